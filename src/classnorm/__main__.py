@@ -1,0 +1,5 @@
+"""`python -m classnorm`."""
+
+from classnorm.cli import main
+
+main()

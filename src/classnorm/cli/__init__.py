@@ -1,0 +1,70 @@
+"""The command line: one file per command, loaded only when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from classnorm.errors import ClassNormError, unknown_name
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "train": ("train", "fit and score a model"),
+    "evaluate": ("evaluate", "score a saved model on a dataset"),
+    "predict": ("predict", "classify features, also into classes unknown at training time"),
+    "report": ("report", "tables, plots and an HTML page from run folders"),
+    "data check": ("data_check", "look at a dataset"),
+    "data convert": ("data_convert", "GBU folder ↔ .npz bundle"),
+}
+
+_HELP = """classnorm: recognise classes that have a description but no training picture.
+
+usage: classnorm COMMAND [ARGUMENTS]        classnorm COMMAND --help
+
+{commands}
+
+examples:
+  classnorm train glyphs                                  the embedded dataset
+  classnorm train xlsa17/data/CUB --features res101 --seeds 3
+  classnorm predict runs/mine/seed-0 features.npy --descriptors new_classes.csv --top 3
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a command. A mistake of the user's ends with one line on stderr and exit code 2."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        _dispatch(arguments)
+    except ClassNormError as error:
+        print(f"classnorm: error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("classnorm: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; say nothing at exit either
+        raise SystemExit(141) from None
+    except MemoryError:
+        print("classnorm: error: out of memory; use fewer rows, float16 features or a smaller model", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _dispatch(arguments: list[str]) -> None:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        commands = "\n".join(f"  {name:14s}{text}" for name, (_, text) in _COMMANDS.items())
+        print(_HELP.format(commands=commands), end="")
+        return
+    if arguments[0] in ("-V", "--version"):
+        from importlib.metadata import version
+
+        print(f"classnorm {version('classnorm')}")
+        return
+    length = 2 if arguments[0] == "data" else 1
+    name, rest = " ".join(arguments[:length]), arguments[length:]
+    if name not in _COMMANDS:
+        raise unknown_name("command", name, _COMMANDS)
+    module = importlib.import_module(f"classnorm.cli.{_COMMANDS[name][0]}")
+    module.main(rest, f"classnorm {name}")

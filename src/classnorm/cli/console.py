@@ -1,0 +1,77 @@
+"""What commands share in talking to people: tables on stdout, progress and notices on stderr, JSON on request."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+from classnorm.training import Epoch, Progress
+
+__all__ = ["notice", "print_json", "print_table", "progress_display"]
+
+Announce = Callable[[str], Progress | None]
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_table(renderable: Any) -> None:
+    """A rich table on stdout; wide enough not to be cut where stdout is not a terminal."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)
+    console.print(renderable)
+
+
+def notice(text: str, quiet: bool = False) -> None:
+    """A line on stderr."""
+    if not quiet:
+        print(f"classnorm: {text}", file=sys.stderr)
+
+
+@contextmanager
+def progress_display(quiet: bool) -> Iterator[Announce]:
+    """Gives a function that starts a stage and returns its progress callback: a bar, or plain lines off a terminal."""
+    if quiet:
+        yield lambda stage: None
+    elif sys.stderr.isatty():
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[loss]}"),
+            TimeRemainingColumn(compact=True),
+        )
+        with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+            yield lambda stage: _bar(bars, stage)
+    else:
+        yield _lines
+
+
+def _bar(bars: Bars, stage: str) -> Progress:
+    task = bars.add_task(stage, total=None, loss="")
+
+    def update(epoch: Epoch) -> None:
+        bars.update(task, total=epoch.total, completed=epoch.number, loss=f"loss {epoch.loss:.3f}")
+        if epoch.number == epoch.total:
+            bars.remove_task(task)
+
+    return update
+
+
+def _lines(stage: str) -> Progress:
+    def update(epoch: Epoch) -> None:
+        every = max(1, epoch.total // 5)
+        if epoch.number % every == 0 or epoch.number == epoch.total:
+            print(f"{stage}: epoch {epoch.number}/{epoch.total}, loss {epoch.loss:.3f}", file=sys.stderr, flush=True)
+
+    return update

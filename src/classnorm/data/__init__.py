@@ -1,0 +1,54 @@
+"""Datasets: what they are, where they come from, and how validation splits are made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from classnorm.data import glyphs
+from classnorm.data.bundle import load_bundle, save_bundle
+from classnorm.data.dataset import Split, ZeroShotDataset
+from classnorm.data.synthetic import SyntheticConfig, synthetic
+from classnorm.data.validation import SplitKind, validation_dataset
+from classnorm.data.xlsa17 import AttributesKey, load_gbu, recognise, save_gbu
+from classnorm.errors import DataError
+
+__all__ = [
+    "AttributesKey",
+    "Split",
+    "SplitKind",
+    "SyntheticConfig",
+    "ZeroShotDataset",
+    "load",
+    "load_bundle",
+    "load_gbu",
+    "recognise",
+    "save_bundle",
+    "save_gbu",
+    "synthetic",
+    "validation_dataset",
+]
+
+
+def load(source: str | Path, *, features: str = "res101", attributes: AttributesKey = "att") -> ZeroShotDataset:
+    """Load and check a dataset.
+
+    Args:
+        source: ``glyphs`` or ``glyphs-light`` (embedded), ``synthetic`` or ``synthetic:classes=1000,…``, a folder with
+            `att_splits.mat`, or an `.npz` bundle.
+        features: which feature file of a folder.
+        attributes: which attribute table of a folder, ``att`` or ``original_att``.
+    """
+    name = str(source)
+    if name in ("glyphs", "glyphs-light"):
+        return glyphs.load("light" if name == "glyphs-light" else "full")
+    kind, _, settings = name.partition(":")
+    if kind == "synthetic":
+        return synthetic(SyntheticConfig.parse(settings))
+    path = Path(source)
+    if path.is_dir():
+        return load_gbu(path, features, attributes)
+    if path.suffix == ".npz":
+        return load_bundle(path)
+    if path.exists():
+        raise DataError(f"{path}: not a dataset; give a folder with att_splits.mat or an .npz bundle")
+    raise DataError(f"{path}: no such dataset; give glyphs, a folder with att_splits.mat, or an .npz bundle")

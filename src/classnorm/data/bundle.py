@@ -1,0 +1,96 @@
+"""`.npz` bundles: one file with features, labels, descriptors, class names and the split."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from classnorm.data.dataset import ZeroShotDataset
+from classnorm.errors import DataError
+from classnorm.files import replacing
+
+__all__ = ["load_bundle", "read_npz", "save_bundle"]
+
+_KEYS = ("features", "labels", "descriptors", "class_names", "train_idx", "test_seen_idx", "test_unseen_idx")
+_OPTIONAL = ("name", "image_files", "is_train", "provenance")
+
+
+def load_bundle(path: Path) -> ZeroShotDataset:
+    """Read a bundle; uncompressed features stay memory-mapped."""
+    content = read_npz(path, _KEYS, _OPTIONAL)
+    provenance = dict(pair.split("=", 1) for pair in content.get("provenance", np.array([])).reshape(-1).tolist())
+    return ZeroShotDataset.from_arrays(
+        content["features"],
+        content["labels"],
+        content["descriptors"],
+        content["class_names"].reshape(-1).tolist(),
+        train=content["train_idx"],
+        test_seen=content["test_seen_idx"],
+        test_unseen=content["test_unseen_idx"],
+        name=str(content["name"]) if "name" in content else path.stem,
+        where=str(path),
+        provenance=provenance,
+        image_files=content["image_files"].tolist() if "image_files" in content else None,
+        is_train=content.get("is_train"),
+    )
+
+
+def save_bundle(dataset: ZeroShotDataset, path: Path) -> None:
+    """Write `dataset` as an uncompressed bundle, so that its features can be memory-mapped."""
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "features": np.asarray(dataset.features),
+        "labels": dataset.labels,
+        "descriptors": dataset.descriptors,
+        "class_names": np.array(dataset.class_names),
+        "train_idx": dataset.split.train,
+        "test_seen_idx": dataset.split.test_seen,
+        "test_unseen_idx": dataset.split.test_unseen,
+        "name": np.array(dataset.name),
+        "provenance": np.array([f"{key}={value}" for key, value in dataset.provenance.items()], dtype=np.str_),
+    }
+    if dataset.image_files is not None:
+        arrays["image_files"] = np.array(dataset.image_files)
+    if dataset.is_train is not None:
+        arrays["is_train"] = dataset.is_train
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def read_npz(path: Path, keys: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, npt.NDArray[Any]]:
+    """The named arrays of an `.npz` file, never unpickled; large uncompressed ones are memory-mapped."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise DataError(f"{path}: a single array, not an .npz bundle")
+            missing = [key for key in keys if key not in archive]
+            if missing:
+                raise DataError(f"{path}: the array {missing[0]!r} is missing; a bundle holds {', '.join(keys)}")
+            return {key: _mapped(path, key, archive) for key in (*keys, *optional) if key in archive}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        reason = (
+            "it holds Python objects, which are never loaded" if "pickle" in str(error).lower() else "it may be damaged"
+        )
+        raise DataError(f"{path}: not a readable .npz bundle; {reason}") from error
+
+
+def _mapped(path: Path, key: str, archive: Any) -> npt.NDArray[Any]:
+    """One array of the archive; memory-mapped if it is stored uncompressed and over 1 MB."""
+    info = archive.zip.getinfo(f"{key}.npy" if f"{key}.npy" in archive.zip.namelist() else key)
+    if info.compress_type != zipfile.ZIP_STORED or info.file_size < 1 << 20:
+        return np.asarray(archive[key])
+    with path.open("rb") as file:
+        file.seek(info.header_offset + 26)  # local header: lengths of name and extra field
+        name_length, extra_length = np.frombuffer(file.read(4), dtype="<u2")
+        file.seek(info.header_offset + 30 + int(name_length) + int(extra_length))
+        version = np.lib.format.read_magic(file)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read_header(file)
+        if dtype.hasobject:
+            raise ValueError("Object arrays would need pickle")
+        return np.memmap(path, dtype=dtype, mode="r", offset=file.tell(), shape=shape, order="F" if fortran else "C")

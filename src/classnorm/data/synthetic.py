@@ -1,0 +1,89 @@
+"""`synthetic`: made-up datasets of any size, with attributes skewed and correlated like real ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from classnorm.data.dataset import ZeroShotDataset
+from classnorm.errors import ConfigError, unknown_name
+
+__all__ = ["SyntheticConfig", "synthetic"]
+
+
+@dataclass(frozen=True)
+class SyntheticConfig:
+    """Sizes of a synthetic dataset. From the command line: `synthetic:classes=1000,rows=50000`."""
+
+    classes: int = 200
+    unseen: int = 50
+    rows: int = 10_000
+    features: int = 512
+    attributes: int = 100
+    factors: int = 12
+    """Hidden factors that attributes share: fewer make them more correlated."""
+    noise: float = 1.0
+    """Spread of the rows of a class, relative to the spread of the class means."""
+    seed: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> SyntheticConfig:
+        """From `classes=1000,rows=50000,…`; what is not named keeps its default."""
+        known = {field.name: float if field.name == "noise" else int for field in fields(cls)}
+        values: dict[str, Any] = {}
+        for item in filter(None, text.split(",")):
+            key, _, value = item.partition("=")
+            if key not in known:
+                raise unknown_name("setting of synthetic", key, known)
+            try:
+                values[key] = known[key](value)
+            except ValueError:
+                raise ConfigError(f"synthetic: {key} must be a number, not {value!r}") from None
+        return cls(**values)
+
+
+def synthetic(config: SyntheticConfig | None = None) -> ZeroShotDataset:
+    """Make a dataset: class factors → skewed, correlated attributes; factors → class means → non-negative features.
+
+    Rows are dealt to classes evenly; a fifth of a seen class's rows is its test part.
+
+    >>> synthetic(SyntheticConfig(classes=10, unseen=3, rows=100, features=8)).sizes["unseen_classes"]
+    3
+    """
+    config = config or SyntheticConfig()
+    if not (config.classes - config.unseen >= 2 and config.unseen >= 0 and config.rows >= 2 * config.classes):
+        raise ConfigError("synthetic: needs at least 2 seen classes and 2 rows a class")
+    if min(config.features, config.attributes, config.factors) < 1 or config.noise < 0:
+        raise ConfigError("synthetic: features, attributes and factors must be positive and noise not negative")
+    generator = np.random.default_rng(config.seed)
+    factors = generator.standard_normal((config.classes, config.factors))
+    loadings = generator.standard_normal((config.factors, config.attributes)) / np.sqrt(config.factors)
+    own = 0.5 * generator.standard_normal((config.classes, config.attributes))
+    descriptors = np.exp(factors @ loadings + own)  # log-normal: long-tailed, as real attribute tables are
+    descriptors *= generator.uniform(0.2, 5.0, config.attributes)
+
+    hidden = np.tanh(np.log(descriptors) @ generator.standard_normal((config.attributes, config.features)) * 0.2)
+    means = hidden + 0.2 * generator.standard_normal((config.classes, config.features))
+    labels = np.arange(config.rows) % config.classes
+    features = means[labels].astype(np.float32)
+    spread = np.float32(config.noise * means.std())
+    features += spread * generator.standard_normal(features.shape, dtype=np.float32)
+    np.maximum(features, 0.0, out=features)
+
+    unseen = generator.permutation(config.classes)[: config.unseen]
+    is_unseen = np.isin(labels, unseen)
+    visit = np.arange(config.rows) // config.classes  # 0, 1, … within each class
+    is_test = visit % 5 == 4 if config.rows >= 5 * config.classes else visit % 2 == 1
+    return ZeroShotDataset.from_arrays(
+        features,
+        labels,
+        descriptors,
+        [f"class {c:0{len(str(config.classes - 1))}d}" for c in range(config.classes)],
+        train=np.flatnonzero(~is_unseen & ~is_test),
+        test_seen=np.flatnonzero(~is_unseen & is_test),
+        test_unseen=np.flatnonzero(is_unseen),
+        name="synthetic",
+        provenance={"features": "simulated", "attributes": "simulated", "config": str(config)},
+    )

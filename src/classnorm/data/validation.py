@@ -1,0 +1,67 @@
+"""Validation splits, made from training rows only: nothing of the test set or its classes can leak."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from classnorm.data.dataset import Split, ZeroShotDataset
+from classnorm.errors import DataError
+
+__all__ = ["SplitKind", "validation_dataset"]
+
+SplitKind = Literal["paper", "matched"]
+
+
+def validation_dataset(dataset: ZeroShotDataset, kind: SplitKind = "matched", seed: int = 0) -> ZeroShotDataset:
+    """The training rows of `dataset` as a zero-shot dataset of its own.
+
+    Whole seen classes are held out as pseudo-unseen and rows of the remaining ones as pseudo-seen. The real unseen
+    classes are not in it, nor is any test row.
+
+    - ``paper``: 10 % of the seen classes (15 % where there are fewer than 50), then 10 % of the remaining rows.
+    - ``matched``: the dataset's own share of unseen classes and 20 % of the remaining rows. The better one for a
+      calibration, because the balance of seen and unseen classes is what a calibration corrects.
+    """
+    seen = np.flatnonzero(dataset.seen)
+    if kind == "paper":
+        class_share, row_share = (0.15 if len(seen) < 50 else 0.10), 0.10
+    else:
+        class_share, row_share = 1.0 - len(seen) / dataset.n_classes, 0.20
+    n_held_out = max(1, round(class_share * len(seen)))
+    n_held_out = min(n_held_out, len(seen) - 2)
+    if n_held_out < 1:
+        raise DataError(
+            f"{dataset.name}: {len(seen)} seen classes are too few to hold one out for validation (3 are needed); "
+            "use --calibration none"
+        )
+    generator = np.random.default_rng([seed, len(seen)])
+    unseen = np.sort(generator.permutation(seen)[:n_held_out])
+
+    train = dataset.split.train
+    held_out = np.isin(dataset.labels[train], unseen)
+    rest = generator.permutation(train[~held_out])
+    # Stratified: within each class, the first share of the shuffled rows goes to pseudo-seen; one row always stays.
+    labels = dataset.labels[rest]
+    order = np.argsort(labels, kind="stable")
+    rest, labels = rest[order], labels[order]
+    _, first, count = np.unique(labels, return_index=True, return_counts=True)
+    rank = np.arange(len(rest)) - np.repeat(first, count)  # 0, 1, … within each class
+    n_test = np.minimum(np.round(row_share * count), count - 1)
+    to_test = rank < np.repeat(n_test, count)
+    if not to_test.any() and (count > 1).any():
+        to_test[int(first[count.argmax()])] = True  # tiny data: at least one pseudo-seen row
+
+    position = np.full(dataset.n_classes, -1, dtype=np.int64)
+    position[seen] = np.arange(len(seen))
+    new_labels = np.where(dataset.labels >= 0, position[dataset.labels], -1)
+    return replace(
+        dataset,
+        name=f"{dataset.name} ({kind} validation split {seed})",
+        labels=new_labels,
+        descriptors=dataset.descriptors[seen],
+        class_names=tuple(dataset.class_names[c] for c in seen),
+        split=Split(np.sort(rest[~to_test]), np.sort(rest[to_test]), np.sort(train[held_out])),
+    )

@@ -1,0 +1,239 @@
+"""GBU folders ("xlsa17", Xian et al.): `att_splits.mat` and a feature file such as `res101.mat`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+import scipy.io
+
+from classnorm.data.dataset import ZeroShotDataset
+from classnorm.errors import DataError
+from classnorm.files import replacing
+
+__all__ = ["AttributesKey", "load_gbu", "read_mat", "recognise", "save_gbu"]
+
+AttributesKey = Literal["att", "original_att"]
+
+_SPLITS = "att_splits.mat"
+_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+
+# SHA-256 (first 16 digits) of the sorted class names. AwA1 and AwA2 have the same classes and differ in rows.
+_BENCHMARKS = {
+    "839cf39f663841e7": "CUB",
+    "97eaea9ca5eba9a8": "SUN",
+    "dd61963d915d9176": "AWA2",
+    "6dfa98a106b8e62a": "APY",
+}
+_AWA1_ROWS = 30475
+
+
+def recognise(class_names: Sequence[str], n_rows: int) -> str | None:
+    """The name of a GBU benchmark (CUB, SUN, AWA1, AWA2, APY) by its class names, whatever the file is called."""
+    digest = hashlib.sha256("\n".join(sorted(class_names)).encode()).hexdigest()[:16]
+    benchmark = _BENCHMARKS.get(digest)
+    return "AWA1" if benchmark == "AWA2" and n_rows == _AWA1_ROWS else benchmark
+
+
+def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey = "att") -> ZeroShotDataset:
+    """Read a GBU folder.
+
+    Args:
+        folder: holds `att_splits.mat` and the feature file.
+        features: name of the feature file without `.mat`.
+        attributes: ``att`` (unit-norm columns) or ``original_att`` (raw).
+    """
+    splits_file, feature_file = folder / _SPLITS, folder / f"{features}.mat"
+    if not feature_file.is_file():
+        others = sorted(file.stem for file in folder.glob("*.mat") if file.name != _SPLITS)
+        hint = f"use --features {others[0]}" if others else "download or extract features first"
+        raise DataError(f"{feature_file}: no such file; {hint}")
+    splits = read_mat(
+        splits_file,
+        [attributes, "allclasses_names", "trainval_loc", "test_seen_loc", "test_unseen_loc"],
+    )
+    table = read_mat(feature_file, ["features", "labels"], optional=["image_files", "allclasses_names"])
+    names = _strings(splits["allclasses_names"], splits_file, "allclasses_names")
+    labels = _labels(table["labels"], feature_file, len(names))
+    if "allclasses_names" in table:
+        labels = _join_by_name(
+            labels, _strings(table["allclasses_names"], feature_file, "allclasses_names"), names, feature_file
+        )
+    files = _strings(table["image_files"], feature_file, "image_files") if "image_files" in table else None
+    if files is not None:
+        _check_image_folders(files, labels, names, feature_file)
+    rows = {
+        key: _locations(splits[f"{key}_loc"], splits_file, f"{key}_loc")
+        for key in ("trainval", "test_seen", "test_unseen")
+    }
+    return ZeroShotDataset.from_arrays(
+        _by_rows(table["features"], len(labels), feature_file, "features"),
+        labels,
+        _by_rows(splits[attributes], len(names), splits_file, attributes),
+        names,
+        train=rows["trainval"],
+        test_seen=rows["test_seen"],
+        test_unseen=rows["test_unseen"],
+        name=recognise(names, len(labels)) or folder.resolve().name,
+        where=str(folder),
+        provenance={
+            "features": features,
+            "attributes": attributes,
+            "split": "trainval_loc / test_seen_loc / test_unseen_loc",
+        },
+        image_files=files,
+    )
+
+
+def save_gbu(dataset: ZeroShotDataset, folder: Path, features: str = "features") -> None:
+    """Write `dataset` as a GBU folder (MATLAB v5), `att_splits.mat` and `NAME.mat`."""
+    names = np.empty((dataset.n_classes, 1), dtype=object)
+    names[:, 0] = dataset.class_names
+    norms = np.linalg.norm(dataset.descriptors.astype(np.float64), axis=1, keepdims=True)
+    table: dict[str, Any] = {
+        "features": np.ascontiguousarray(np.asarray(dataset.features, dtype=np.float32).T),
+        "labels": dataset.labels.reshape(-1, 1) + 1.0,
+    }
+    if dataset.image_files is not None:
+        files = np.empty((dataset.n_rows, 1), dtype=object)
+        files[:, 0] = dataset.image_files
+        table["image_files"] = files
+    splits = {
+        "att": (dataset.descriptors / norms).T,
+        "original_att": dataset.descriptors.T.astype(np.float64),
+        "allclasses_names": names,
+        "trainval_loc": dataset.split.train.reshape(-1, 1) + 1.0,
+        "test_seen_loc": dataset.split.test_seen.reshape(-1, 1) + 1.0,
+        "test_unseen_loc": dataset.split.test_unseen.reshape(-1, 1) + 1.0,
+    }
+    for path, content in ((folder / f"{features}.mat", table), (folder / _SPLITS, splits)):
+        with replacing(path) as temporary:
+            scipy.io.savemat(temporary, content, do_compression=False)
+
+
+def read_mat(path: Path, keys: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Any]:
+    """The named variables of a MATLAB file, v5 or v7.3, oriented as MATLAB shows them."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    try:
+        with path.open("rb") as file:
+            is_hdf5 = _HDF5_MAGIC in file.read(1024)  # v7.3 is HDF5 behind a 512-byte MATLAB header
+        content = _read_v73(path, [*keys, *optional]) if is_hdf5 else _read_v5(path, [*keys, *optional])
+    except DataError:
+        raise
+    except MemoryError:
+        raise
+    except Exception as error:  # scipy and h5py raise many kinds on a damaged file
+        raise DataError(
+            f"{path}: not a readable MATLAB file ({type(error).__name__}); it may be truncated, fetch it again"
+        ) from error
+    missing = [key for key in keys if key not in content]
+    if missing:
+        raise DataError(f"{path}: the variable {missing[0]!r} is missing; the file must hold {', '.join(keys)}")
+    return content
+
+
+def _read_v5(path: Path, keys: Sequence[str]) -> dict[str, Any]:
+    content = scipy.io.loadmat(path, variable_names=list(keys))
+    return {key: value for key, value in content.items() if not key.startswith("__")}
+
+
+def _read_v73(path: Path, keys: Sequence[str]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    with h5py.File(path, "r") as file:
+        for key in keys:
+            if key not in file:
+                continue
+            data = file[key]
+            if data.dtype == h5py.ref_dtype:  # a cell array of strings
+                content[key] = [_characters(file[reference][()]) for reference in data[()].reshape(-1)]
+            else:
+                content[key] = data[()].T  # MATLAB is column-major
+    return content
+
+
+def _characters(codes: npt.NDArray[Any]) -> str:
+    return "".join(map(chr, codes.reshape(-1).tolist()))
+
+
+def _strings(cells: Any, path: Path, key: str) -> list[str]:
+    """The strings of a cell array, however deeply MATLAB and scipy have nested each."""
+    strings = []
+    for cell in np.asarray(cells, dtype=object).reshape(-1) if not isinstance(cells, list) else cells:
+        while isinstance(cell, np.ndarray) and cell.size == 1:
+            cell = cell.reshape(-1)[0]
+        if not isinstance(cell, str):
+            raise DataError(f"{path}: {key} must be a cell array of strings, not of {type(cell).__name__}")
+        strings.append(cell.strip())
+    return strings
+
+
+def _numbers(values: Any, path: Path, key: str) -> npt.NDArray[np.int64]:
+    array = np.asarray(values).reshape(-1)
+    if array.dtype.kind not in "iuf" or not np.array_equal(array, np.round(array)):
+        raise DataError(f"{path}: {key} must hold whole numbers")
+    return array.astype(np.int64)
+
+
+def _locations(values: Any, path: Path, key: str) -> npt.NDArray[np.int64]:
+    rows = _numbers(values, path, key)
+    if len(rows) and rows.min() < 1:
+        raise DataError(f"{path}: {key} holds row {int(rows.min())}; GBU rows are numbered from 1")
+    return rows - 1
+
+
+def _labels(values: Any, path: Path, n_classes: int) -> npt.NDArray[np.int64]:
+    labels = _numbers(values, path, "labels")
+    if len(labels) and labels.min() == 0:
+        raise DataError(f"{path}: labels start at 0; GBU labels are 1-based, add 1 to all of them")
+    bad = np.flatnonzero((labels < 1) | (labels > n_classes))
+    if len(bad):
+        raise DataError(
+            f"{path}: label {int(labels[bad[0]])} of row {int(bad[0]) + 1} (1-based) is out of range; "
+            f"{n_classes} class names allow 1 to {n_classes}"
+        )
+    return labels - 1
+
+
+def _by_rows(matrix: Any, n: int, path: Path, key: str) -> npt.NDArray[Any]:
+    """[n, d] from MATLAB's [d, n]; a file written the other way round is accepted where that is unambiguous."""
+    array = np.asarray(matrix)
+    if array.ndim == 2 and array.shape[1] == n:
+        return array.T
+    if array.ndim == 2 and array.shape[0] == n:
+        return array
+    raise DataError(
+        f"{path}: {key} has shape {array.shape}, but {n} columns are expected; the files may not belong together"
+    )
+
+
+def _join_by_name(
+    labels: npt.NDArray[np.int64], own: Sequence[str], names: Sequence[str], path: Path
+) -> npt.NDArray[np.int64]:
+    """Labels that count in the feature file's own list of classes, as indices into the list of the split file."""
+    position = {name: i for i, name in enumerate(names)}
+    missing = [name for name in own if name not in position]
+    if missing:
+        raise DataError(f"{path}: class {missing[0]!r} is not in {_SPLITS}; class names must match")
+    return np.array([position[name] for name in own], dtype=np.int64)[labels]
+
+
+def _check_image_folders(files: Iterable[str], labels: npt.NDArray[np.int64], names: Sequence[str], path: Path) -> None:
+    """Image paths usually name the class; where they all do, labels must agree with them."""
+    position = {name: i for i, name in enumerate(names)}
+    folders = [file.replace("\\", "/").split("/")[-2:-1] for file in files]
+    claimed = np.array([position.get(folder[0], -1) if folder else -1 for folder in folders])
+    if len(claimed) != len(labels) or (claimed < 0).any():
+        return
+    wrong = np.flatnonzero(claimed != labels)
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(
+            f"{path}: row {row + 1} (1-based) is labelled {names[labels[row]]!r} but lies in {names[claimed[row]]!r}; "
+            f"labels must count in the order of allclasses_names in {_SPLITS}"
+        )

@@ -1,0 +1,52 @@
+"""The errors a user can meet. Each message says what is wrong, where, and what to do, in one line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "ClassNormError",
+    "ConfigError",
+    "DataError",
+    "ModelError",
+    "OutputError",
+    "TrainingError",
+    "unknown_name",
+]
+
+
+class ClassNormError(Exception):
+    """Anything that the user can put right. The command line prints it and exits with code 2."""
+
+
+class DataError(ClassNormError):
+    """A dataset, feature file or descriptor table that cannot be used as it is."""
+
+
+class ConfigError(ClassNormError):
+    """A setting that does not exist, or does not fit the data."""
+
+
+class ModelError(ClassNormError):
+    """A saved model that is missing, damaged or of another kind."""
+
+
+class TrainingError(ClassNormError):
+    """Training that cannot go on."""
+
+
+class OutputError(ClassNormError):
+    """A result that cannot be written."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
+    """The error for a name that is not in the list, with the nearest one that is.
+
+    >>> print(unknown_name("recipe", "refrence", ["paper", "reference"]))
+    unknown recipe 'refrence'; did you mean 'reference'? Known: paper, reference
+    """
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f" did you mean {near[0]!r}?" if near else ""
+    return ConfigError(f"unknown {kind} {name!r};{hint} Known: {', '.join(known)}".replace("; Known", ". Known"))

@@ -1,0 +1,164 @@
+"""An experiment (dataset, method, recipe, seed) and its run: fit, calibrate, score the test set once, write it down."""
+
+from __future__ import annotations
+
+import math
+import platform
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from classnorm.data import ZeroShotDataset
+from classnorm.experiments.run_folder import RESULT, Result, write_arrays, write_result
+from classnorm.files import make_folder
+from classnorm.methods import FitContext, Method, MethodConfig, Scorer, fit_calibrated, fit_key
+from classnorm.metrics import GZSLScores, gzsl_scores, side_scores
+from classnorm.training import Device, Progress, pick_device
+
+__all__ = ["Experiment", "as_json", "dataset_record", "run", "score", "versions"]
+
+_N_EXAMPLES = 24
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is run. Two equal experiments give equal results."""
+
+    dataset: ZeroShotDataset
+    method_name: str
+    method: Method
+    recipe: str
+    config: MethodConfig
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        """Names everything that decides the result."""
+        settings = ("calibration", "validation", "validation_splits")
+        chosen = " ".join(str(getattr(self.config, name)) for name in settings)
+        return f"{fit_key(self.dataset, self.method_name, self.config, self.seed)} {chosen}"
+
+
+def run(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    device: Device = "auto",
+    checkpoint_every: int = 0,
+    resume: bool = False,
+    announce: Callable[[str], Progress | None] = lambda stage: None,
+    command: str = "",
+) -> Result:
+    """Run an experiment into its folder.
+
+    With `resume` a finished run of the same experiment is read instead, and an interrupted one continues from its last
+    checkpoint. Without, what the folder held is replaced.
+    """
+    if resume and (folder / RESULT).is_file():
+        result = Result.read(folder)
+        if result.document.get("key") == experiment.key:
+            return result
+    make_folder(folder)
+    with suppress(FileNotFoundError):
+        (folder / RESULT).unlink()  # unfinished from here on
+    dataset, config = experiment.dataset, experiment.config
+    where = pick_device(device)
+    context = FitContext(where, None, folder / "checkpoint" / "training.safetensors", checkpoint_every, resume)
+    fitted = fit_calibrated(
+        dataset, experiment.method_name, experiment.method, config, experiment.seed, context, announce
+    )
+    logits, scores = score(fitted.scorer, dataset)
+    fitted.scorer.save(folder)
+    _write_predictions(folder, fitted.scorer, dataset, logits)
+    document = {
+        "key": experiment.key,
+        "dataset": dataset_record(dataset),
+        "method": experiment.method_name,
+        "recipe": experiment.recipe,
+        "config": config.as_dict(),
+        "seed": experiment.seed,
+        "scores": as_json(scores),
+        "average": "class",
+        "calibration": str(fitted.scorer.calibration),
+        "validation": fitted.validation,
+        "train_seconds": round(fitted.train_seconds, 3),
+        "fit_seconds": round(fitted.fit_seconds, 3),
+        "parameters": sum(p.numel() for p in fitted.scorer.model.parameters()),
+        "device": str(where),
+        "threads": torch.get_num_threads(),
+        "versions": versions(),
+        "command": command,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    result = write_result(folder, document, fitted.history)
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+    return result
+
+
+def score(scorer: Scorer, dataset: ZeroShotDataset) -> tuple[np.ndarray[Any, Any], GZSLScores]:
+    """Raw test logits [n, n_classes] and the scores under the scorer's calibration."""
+    rows = dataset.test_rows
+    logits = scorer.logits(dataset.features[rows])
+    calibrated = scorer.calibration.apply(logits, scorer.seen)
+    return logits, gzsl_scores(calibrated, dataset.labels[rows], scorer.seen)
+
+
+def dataset_record(dataset: ZeroShotDataset) -> dict[str, Any]:
+    """What a result says of its data."""
+    return {
+        "name": dataset.name,
+        "checksum": dataset.checksum,
+        "split_checksum": dataset.split.checksum,
+        "sizes": dataset.sizes,
+        "provenance": dataset.provenance,
+    }
+
+
+def as_json(scores: GZSLScores) -> dict[str, float | None]:
+    """Scores for JSON, which has no NaN: an undefined one is null."""
+    return {name: None if math.isnan(scores[name]) else round(scores[name], 4) for name in scores}
+
+
+def versions() -> dict[str, str]:
+    """The versions that can change a result."""
+    packages = ("classnorm", "torch", "numpy", "scipy")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+def _write_predictions(folder: Path, scorer: Scorer, dataset: ZeroShotDataset, logits: np.ndarray[Any, Any]) -> None:
+    rows, seen = dataset.test_rows, scorer.seen
+    labels = dataset.labels[rows]
+    sides = side_scores(logits, labels, seen)
+    top = scorer.calibration.apply(logits, seen).argmax(axis=1)
+    write_arrays(
+        folder / "predictions.npz",
+        {
+            "row": rows,
+            "label": labels.astype(np.int32),
+            "top1": top.astype(np.int32),
+            "best_seen": sides.seen_class.astype(np.int32),
+            "best_unseen": sides.unseen_class.astype(np.int32),
+            "best_seen_score": sides.best_seen.astype(np.float32),
+            "best_unseen_score": sides.best_unseen.astype(np.float32),
+            "seen": seen,
+            "class_names": np.array(dataset.class_names),
+        },
+    )
+    if dataset.images is not None:
+        picks = _spread(np.flatnonzero(~seen[labels]), labels)
+        write_arrays(folder / "examples.npz", {"position": picks, "image": np.asarray(dataset.images[rows[picks]])})
+
+
+def _spread(candidates: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """One test row of each of a few classes, spread evenly over them, the same for every run on a dataset."""
+    classes, first = np.unique(labels[candidates], return_index=True)
+    chosen = np.linspace(0, len(classes) - 1, min(_N_EXAMPLES, len(classes))).round().astype(int)
+    return np.sort(candidates[first[chosen]])

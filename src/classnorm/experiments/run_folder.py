@@ -1,0 +1,114 @@
+"""The run folder: all that a report ever needs of a run.
+
+===================== ====================================================================================
+`result.json`         scores, recipe, seed, checksums, versions, timing; written last, so a folder without
+                      it is unfinished
+`model.safetensors`   and `model.json`: the scorer
+`history.jsonl`       one line per epoch
+`predictions.npz`     per test row: label, top-1, best seen and best unseen class and their raw scores
+`examples.npz`        a few test images of unseen classes, where the dataset has images
+===================== ====================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from classnorm.errors import DataError
+from classnorm.files import replacing, write_json, write_text
+from classnorm.metrics import SideScores
+
+__all__ = ["RESULT", "Result", "find_results", "write_arrays", "write_result"]
+
+RESULT = "result.json"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run, read from its folder."""
+
+    folder: Path
+    document: dict[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path) -> Result:
+        path = folder / RESULT
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            document["scores"], document["dataset"]["checksum"]
+        except FileNotFoundError:
+            raise DataError(f"{path}: no such file; give the folder of a finished run") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path}: not a readable result; run it again") from error
+        return cls(folder, document)
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Percentages; NaN where a side has no rows."""
+        return {k: float("nan") if v is None else float(v) for k, v in self.document["scores"].items()}
+
+    @cached_property
+    def history(self) -> list[dict[str, float]]:
+        lines = (self.folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def arrays(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
+        """The arrays of `predictions` or `examples`, None if the run has none."""
+        path = self.folder / f"{name}.npz"
+        if not path.is_file():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                return {key: archive[key] for key in archive.files}
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: not readable; run it again") from error
+
+    @cached_property
+    def sides(self) -> SideScores:
+        """What the seen–unseen curve needs, from `predictions.npz`."""
+        stored = self.arrays("predictions")
+        if stored is None:
+            raise DataError(f"{self.folder / 'predictions.npz'}: no such file; run it again")
+        labels, seen = stored["label"], stored["seen"]
+        return SideScores(
+            stored["best_seen_score"].astype(np.float64),
+            stored["best_unseen_score"].astype(np.float64),
+            stored["best_seen"],
+            stored["best_unseen"],
+            labels,
+            seen[labels],
+        )
+
+
+def find_results(paths: Sequence[Path]) -> list[Result]:
+    """All finished runs in or below the given folders, in a stable order."""
+    folders = []
+    for path in paths:
+        if not path.is_dir():
+            raise DataError(f"{path}: no such folder")
+        found = sorted(file.parent for file in path.rglob(RESULT))
+        if not found:
+            raise DataError(f"{path}: holds no finished run; look for {RESULT}")
+        folders += found
+    return [Result.read(folder) for folder in dict.fromkeys(folders)]
+
+
+def write_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    """Write an `.npz` file, whole or not at all."""
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def write_result(folder: Path, document: dict[str, Any], history: list[dict[str, float]]) -> Result:
+    """Write the history and, last, the result."""
+    write_text(folder / "history.jsonl", "".join(json.dumps(record) + "\n" for record in history))
+    write_json(folder / RESULT, document)
+    return Result(folder, document)

@@ -1,0 +1,67 @@
+"""Methods: one file each, all with the same `fit` and the same `Scorer`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from classnorm.data import ZeroShotDataset
+from classnorm.errors import unknown_name
+from classnorm.methods import classnorm as _classnorm
+from classnorm.methods.calibrated import CalibratedFit, fit_calibrated
+from classnorm.methods.classnorm import ClassNormConfig
+from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, ZeroShotModel, fit_key
+from classnorm.methods.scorer import Scorer
+from classnorm.training import Device, pick_device
+
+__all__ = [
+    "METHODS",
+    "CalibratedFit",
+    "ClassNormConfig",
+    "FitContext",
+    "Fitted",
+    "Method",
+    "MethodConfig",
+    "Scorer",
+    "ZeroShotModel",
+    "fit",
+    "fit_calibrated",
+    "fit_key",
+    "resolve",
+]
+
+METHODS: dict[str, Method] = {"classnorm": _classnorm.METHOD}
+
+
+def resolve(
+    dataset: ZeroShotDataset, method: str = "classnorm", recipe: str = "reference", **changes: Any
+) -> tuple[Method, MethodConfig]:
+    """The method and its config for this dataset: the recipe, with some fields changed."""
+    if method not in METHODS:
+        raise unknown_name("method", method, METHODS)
+    found = METHODS[method]
+    if recipe not in found.recipes:
+        raise unknown_name("recipe", recipe, found.recipes)
+    return found, found.recipes[recipe](dataset).replace(**changes)
+
+
+def fit(
+    dataset: ZeroShotDataset,
+    method: str = "classnorm",
+    recipe: str = "reference",
+    seed: int = 0,
+    device: Device = "auto",
+    **changes: Any,
+) -> Scorer:
+    """Train a method on a dataset and return the scorer, calibrated as the recipe says.
+
+    Args:
+        changes: fields of the method's config that differ from the recipe, e.g. ``hidden=512``.
+
+    >>> from classnorm.data import synthetic, SyntheticConfig
+    >>> data = synthetic(SyntheticConfig(classes=10, unseen=3, rows=200, features=16))
+    >>> scorer = fit(data, hidden=32, epochs=2, calibration="none")
+    >>> scorer.scores(data.features[:5]).shape
+    (5, 10)
+    """
+    found, config = resolve(dataset, method, recipe, **changes)
+    return fit_calibrated(dataset, method, found, config, seed, FitContext(pick_device(device))).scorer

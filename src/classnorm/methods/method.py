@@ -1,0 +1,126 @@
+"""What a method is: a typed config, a model that can be rebuilt from it, and a `fit`."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor, nn
+
+from classnorm.data import SplitKind, ZeroShotDataset
+from classnorm.errors import ConfigError, unknown_name
+from classnorm.training import History, Progress
+
+__all__ = ["FitContext", "Fitted", "Method", "MethodConfig", "ZeroShotModel", "fit_key"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodConfig:
+    """What every method has: how its seen scores are calibrated, and on what."""
+
+    calibration: str = "validation"
+    """validation (scale or bias, whichever is better), validation:scale, validation:bias, validation:grid (the paper's
+    five scales), none, scale:S (seen scores times S), or bias:B (seen scores minus B)."""
+    validation: SplitKind = "matched"
+    """Validation splits: `matched` holds out the dataset's own share of classes, `paper` 10 % of them."""
+    validation_splits: int = 2
+    """Validation splits to average over; each costs one more training."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for a value that cannot work."""
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, each checked for its name and type."""
+        hints = typing.get_type_hints(type(self))
+        for name, value in changes.items():
+            if name not in hints:
+                raise unknown_name("setting", name, hints)
+            changes[name] = _as_type(name, value, hints[name])
+        return dataclasses.replace(self, **changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def _as_type(name: str, value: Any, hint: Any) -> Any:
+    """`value` if it fits the annotation; whole numbers pass for floats."""
+    options = typing.get_args(hint) if typing.get_origin(hint) is not None else (hint,)
+    if typing.get_origin(hint) is typing.Literal:
+        if value in options:
+            return value
+        raise unknown_name(f"value of {name}", str(value), map(str, options))
+    for option in options:
+        if typing.get_origin(option) is typing.Literal:
+            if value in typing.get_args(option):
+                return value
+        elif option is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        elif isinstance(value, option) and not (isinstance(value, bool) and option is not bool):
+            return value
+    expected = getattr(hint, "__name__", str(hint))
+    raise ConfigError(f"{name} cannot be {value!r}; it must be of type {expected}")
+
+
+class ZeroShotModel(nn.Module, ABC):
+    """Scores classes by their descriptors, in two steps, so that prototypes are computed once."""
+
+    @abstractmethod
+    def prototypes(self, descriptors: Tensor) -> Tensor:
+        """[n_classes, d_a] → [n_classes, d], whatever the method keeps of a class."""
+
+    @abstractmethod
+    def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
+        """[n, d_z], [n_classes, d] → [n, n_classes]."""
+
+
+@dataclass(frozen=True)
+class FitContext:
+    """Where and how a fit runs; nothing in it changes the result."""
+
+    device: torch.device
+    progress: Progress | None = None
+    checkpoint: Path | None = None
+    """File for the state of the training."""
+    checkpoint_every: int = 0
+    resume: bool = False
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained model and how its training went."""
+
+    model: ZeroShotModel
+    history: History
+
+
+class Fit(Protocol):
+    def __call__(self, dataset: ZeroShotDataset, config: Any, seed: int, context: FitContext) -> Fitted: ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """An entry of the registry."""
+
+    config: type[MethodConfig]
+    recipes: Mapping[str, Callable[[ZeroShotDataset], MethodConfig]]
+    """Presets by name; some depend on which benchmark the dataset is."""
+    build: Callable[[Any, int, int], ZeroShotModel]
+    """(config, d_a, d_z) → an untrained model, into which saved weights can be loaded."""
+    fit: Fit
+
+
+def fit_key(dataset: ZeroShotDataset, method: str, config: MethodConfig, seed: int) -> str:
+    """Names everything that decides the weights of a fit (a calibration does not)."""
+    settings = {
+        k: v for k, v in config.as_dict().items() if k not in ("calibration", "validation", "validation_splits")
+    }
+    document = [dataset.checksum, method, settings, seed]
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

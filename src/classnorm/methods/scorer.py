@@ -1,0 +1,225 @@
+"""`Scorer`: a trained model together with its classes; what is saved, loaded and asked for predictions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+from classnorm.data.dataset import FloatArray, check_descriptors, check_features
+from classnorm.errors import ClassNormError, DataError, ModelError, unknown_name
+from classnorm.files import replacing, write_json
+from classnorm.methods.method import MethodConfig, ZeroShotModel
+from classnorm.metrics import Calibration
+from classnorm.training import Device, pick_device
+
+__all__ = ["Scorer"]
+
+_FORMAT = "classnorm-model"
+_VERSION = 1
+_BATCH_BYTES = 1 << 28  # logits computed together, so that memory stays bounded with many rows or classes
+
+
+@dataclass(frozen=True, eq=False)
+class Scorer:
+    """Scores features against classes. Immutable: `add_classes`, `only` and `calibrated` return a new one."""
+
+    model: ZeroShotModel
+    method: str
+    config: MethodConfig
+    class_names: tuple[str, ...]
+    descriptors: npt.NDArray[np.float32]  # [n_classes, d_a]
+    seen: npt.NDArray[np.bool_]  # [n_classes]
+    d_z: int
+    calibration: Calibration = field(default_factory=Calibration)
+
+    @property
+    def d_a(self) -> int:
+        return int(self.descriptors.shape[1])
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @torch.inference_mode()
+    def prototypes(self) -> npt.NDArray[np.float32]:
+        """[n_classes, d], what the method keeps of each class."""
+        self.model.eval()
+        result: npt.NDArray[np.float32] = self.model.prototypes(self._tensor(self.descriptors)).cpu().numpy()
+        return result
+
+    @torch.inference_mode()
+    def logits(self, features: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Uncalibrated scores, [n, d_z] → [n, n_classes]. Features may be memory-mapped or float16."""
+        self.model.eval()
+        rows = np.asanyarray(features)
+        if rows.ndim != 2 or rows.shape[1] != self.d_z:
+            raise DataError(
+                f"features of shape {rows.shape} do not fit the model, which was trained on [n, {self.d_z}]"
+            )
+        prototypes = self.model.prototypes(self._tensor(self.descriptors))
+        result = np.empty((len(rows), len(self.class_names)), dtype=np.float32)
+        size = max(1, _BATCH_BYTES // (4 * max(len(self.class_names), self.d_z)))
+        for start in range(0, len(rows), size):
+            batch = self._tensor(rows[start : start + size])
+            result[start : start + size] = self.model.logits(batch, prototypes).float().cpu().numpy()
+        return result
+
+    def scores(self, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Calibrated scores, [n, n_classes]."""
+        return self.calibration.apply(self.logits(features), self.seen)
+
+    def predict(self, features: npt.ArrayLike) -> list[str]:
+        """The name of the best class of each row."""
+        checked = check_features(features, "features")
+        return [self.class_names[c] for c in self.scores(checked).argmax(axis=1)]
+
+    def add_classes(self, descriptors: Mapping[str, npt.ArrayLike], where: str = "new classes") -> Self:
+        """A scorer that also knows these classes, as unseen ones.
+
+        A class that is known already may come again with the same descriptor (tables often list all classes); with
+        another one it is an error.
+        """
+        names = list(descriptors)
+        lengths = {np.size(np.asarray(descriptors[name])) for name in names}
+        if names and lengths != {self.d_a}:
+            wrong = next(name for name in names if np.size(np.asarray(descriptors[name])) != self.d_a)
+            raise DataError(
+                f"{where}: the descriptor of class {wrong!r} has {np.size(np.asarray(descriptors[wrong]))} dimensions; "
+                f"the model was trained on {self.d_a}"
+            )
+        table = (
+            check_descriptors([np.ravel(np.asarray(descriptors[n])) for n in names], names, where) if names else None
+        )
+        position = {name: i for i, name in enumerate(self.class_names)}
+        new = []
+        for i, name in enumerate(names):
+            assert table is not None
+            if name not in position:
+                new.append(i)
+            elif not np.allclose(table[i], self.descriptors[position[name]], rtol=1e-4, atol=1e-6):
+                raise DataError(
+                    f"{where}: class {name!r} is known to the model with another descriptor; rename the new one"
+                )
+        if not new or table is None:
+            return self
+        return replace(
+            self,
+            class_names=(*self.class_names, *(names[i] for i in new)),
+            descriptors=np.concatenate([self.descriptors, table[new]]),
+            seen=np.concatenate([self.seen, np.zeros(len(new), dtype=bool)]),
+        )
+
+    def only(self, names: Sequence[str]) -> Self:
+        """A scorer restricted to the named classes, in their order."""
+        position = {name: i for i, name in enumerate(self.class_names)}
+        unknown = [name for name in names if name not in position]
+        if unknown:
+            near = [n for n in position if unknown[0].lower() in n.lower()][:5] or list(position)[:5]
+            raise unknown_name("class", unknown[0], near)
+        index = np.array([position[name] for name in dict.fromkeys(names)], dtype=np.int64)
+        return replace(
+            self,
+            class_names=tuple(self.class_names[i] for i in index),
+            descriptors=self.descriptors[index],
+            seen=self.seen[index],
+        )
+
+    def calibrated(self, calibration: Calibration) -> Self:
+        return replace(self, calibration=calibration)
+
+    def _tensor(self, array: FloatArray) -> torch.Tensor:
+        return torch.from_numpy(np.array(array, dtype=np.float32)).to(self.device)  # a copy: memory maps are read-only
+
+    def save(self, folder: Path | str) -> Path:
+        """Write `model.safetensors` and `model.json` into `folder`, and return it."""
+        folder = Path(folder)
+        tensors = {f"model.{name}": t.detach().cpu().contiguous() for name, t in self.model.state_dict().items()}
+        tensors["descriptors"] = torch.from_numpy(np.ascontiguousarray(self.descriptors))
+        content = save_tensors(tensors)
+        with replacing(folder / "model.safetensors") as temporary:
+            temporary.write_bytes(content)
+        write_json(
+            folder / "model.json",
+            {
+                "format": _FORMAT,
+                "version": _VERSION,
+                "method": self.method,
+                "config": self.config.as_dict(),
+                "feature_dim": self.d_z,
+                "descriptor_dim": self.d_a,
+                "calibration": {"kind": self.calibration.kind, "value": self.calibration.value},
+                "class_names": list(self.class_names),
+                "seen": self.seen.tolist(),
+                "sha256": hashlib.sha256(content).hexdigest(),
+            },
+        )
+        return folder
+
+    @classmethod
+    def load(cls, path: Path | str, device: Device = "auto") -> Scorer:
+        """Read what `save` wrote; `path` is the folder or either file in it."""
+        from classnorm.methods import METHODS  # the registry imports the methods, which import this module
+
+        folder = Path(path)
+        if not folder.is_dir():
+            folder = folder.parent
+        document, content = _read_model(folder)
+        try:
+            if document["method"] not in METHODS:
+                raise unknown_name("method", document["method"], METHODS)
+            method = METHODS[document["method"]]
+            config = method.config(**document["config"])
+            model = method.build(config, int(document["descriptor_dim"]), int(document["feature_dim"]))
+            tensors = load_tensors(content)
+            descriptors = tensors.pop("descriptors").numpy()
+            model.load_state_dict({name.removeprefix("model."): tensor for name, tensor in tensors.items()})
+            names, seen = tuple(document["class_names"]), np.array(document["seen"], dtype=bool)
+            if not len(names) == len(seen) == len(descriptors):
+                raise ValueError("class names, seen mask and descriptors differ in length")
+            return cls(
+                model.to(pick_device(device)).eval(),
+                document["method"],
+                config,
+                names,
+                descriptors,
+                seen,
+                int(document["feature_dim"]),
+                Calibration(**document["calibration"]),
+            )
+        except ClassNormError:
+            raise
+        except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+            raise ModelError(
+                f"{folder}: the model files do not fit together ({error}); train the model again"
+            ) from error
+
+
+def _read_model(folder: Path) -> tuple[dict[str, Any], bytes]:
+    """The JSON document and the bytes of the tensors, which must belong together."""
+    paths = (folder / "model.json", folder / "model.safetensors")
+    for path in paths:
+        if not path.is_file():
+            raise ModelError(f"{path}: no such file; give the folder of a finished run")
+    try:
+        document = json.loads(paths[0].read_text(encoding="utf-8"))
+        content = paths[1].read_bytes()
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{paths[0]}: not readable ({error}); train the model again") from error
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise ModelError(f"{paths[0]}: not a classnorm model; give the folder of a run of `classnorm train`")
+    if document.get("version") != _VERSION:
+        raise ModelError(f"{paths[0]}: model format {document.get('version')} is not understood; update classnorm")
+    if document.get("sha256") != hashlib.sha256(content).hexdigest():
+        raise ModelError(f"{paths[1]}: damaged, or not the file that model.json belongs to; train the model again")
+    return document, content

@@ -1,0 +1,33 @@
+"""Scores of zero-shot learning as pure functions of arrays. Accuracies are percentages."""
+
+from classnorm.metrics.accuracy import (
+    Average,
+    GZSLScores,
+    accuracy,
+    class_accuracies,
+    gzsl_scores,
+    harmonic_mean,
+    row_weights,
+)
+from classnorm.metrics.calibration import PAPER_SCALES, Calibration, calibrated_scores, choose_calibration
+from classnorm.metrics.curve import SeenUnseenCurve, SideScores, ausuc, curve_of, seen_unseen_curve, side_scores
+
+__all__ = [
+    "PAPER_SCALES",
+    "Average",
+    "Calibration",
+    "GZSLScores",
+    "SeenUnseenCurve",
+    "SideScores",
+    "accuracy",
+    "ausuc",
+    "calibrated_scores",
+    "choose_calibration",
+    "class_accuracies",
+    "curve_of",
+    "gzsl_scores",
+    "harmonic_mean",
+    "row_weights",
+    "seen_unseen_curve",
+    "side_scores",
+]

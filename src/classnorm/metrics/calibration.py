@@ -1,0 +1,127 @@
+"""Calibration of seen against unseen scores: how to apply one, and how to pick one from validation logits.
+
+A model trained on seen classes favours them. Two corrections are common: multiply the seen scores by s < 1 (the paper)
+or subtract a bias from them (calibrated stacking). Multiplying raises a negative score, so the first is right only for
+scores that are mostly positive; picking by validation settles which one to use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from classnorm.errors import ConfigError
+from classnorm.metrics.accuracy import harmonic_mean
+from classnorm.metrics.curve import SideScores
+
+__all__ = ["PAPER_SCALES", "Calibration", "calibrated_scores", "choose_calibration"]
+
+PAPER_SCALES = (1.0, 0.95, 0.9, 0.85, 0.8)
+_FINE_SCALES = tuple(round(1.2 - 0.005 * i, 3) for i in range(161))  # 1.2 … 0.4
+_N_BIASES = 400
+
+CalibrationKind = Literal["none", "scale", "bias"]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """``scale``: seen scores × value; ``bias``: seen scores − value; ``none``: as they are.
+
+    >>> Calibration("scale", 0.5).apply([[2.0, 2.0]], seen_mask=[True, False])
+    array([[1., 2.]])
+    >>> Calibration("bias", 0.5).apply([[2.0, 2.0]], seen_mask=[True, False])
+    array([[1.5, 2. ]])
+    >>> Calibration.parse("scale:0.95"), str(Calibration("bias", 1.25))
+    (Calibration(kind='scale', value=0.95), 'bias:1.25')
+    """
+
+    kind: CalibrationKind = "none"
+    value: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Calibration:
+        """From ``none``, ``scale:S`` or ``bias:B``."""
+        kind, _, value = text.partition(":")
+        try:
+            number = float(value) if value else 0.0
+        except ValueError:
+            number = math.nan
+        if kind == "none" and not value:
+            return cls()
+        if kind == "scale" and value and math.isfinite(number) and number > 0:
+            return cls("scale", number)
+        if kind == "bias" and value and math.isfinite(number):
+            return cls("bias", number)
+        raise ConfigError(
+            f"calibration {text!r} is not understood; use validation, validation:scale, validation:bias, "
+            "validation:grid, none, scale:S with S > 0, or bias:B"
+        )
+
+    def __str__(self) -> str:
+        return "none" if self.kind == "none" else f"{self.kind}:{self.value:.6g}"
+
+    def apply(self, logits: npt.ArrayLike, seen_mask: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Calibrated copy of [n, n_classes] logits."""
+        factor, shift = self.factor_and_shift
+        seen = np.asarray(seen_mask, dtype=bool)
+        return np.asarray(logits, dtype=np.float64) * np.where(seen, factor, 1.0) - np.where(seen, shift, 0.0)
+
+    @property
+    def factor_and_shift(self) -> tuple[float, float]:
+        """Seen scores become ``factor · score − shift``."""
+        return (self.value if self.kind == "scale" else 1.0), (self.value if self.kind == "bias" else 0.0)
+
+
+def calibrated_scores(sides: SideScores, calibration: Calibration) -> tuple[float, float, float]:
+    """U, S and H in percent under a calibration, from the best class of each side alone."""
+    factor, shift = calibration.factor_and_shift
+    seen_wins = factor * sides.best_seen - shift > sides.best_unseen
+    u = _percent(sides, ~sides.is_seen, sides.unseen_right & ~seen_wins)
+    s = _percent(sides, sides.is_seen, sides.seen_right & seen_wins)
+    return u, s, harmonic_mean(u, s)
+
+
+def _percent(sides: SideScores, side: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_]) -> float:
+    return 100.0 * float(sides.weights[side] @ right[side]) if side.any() else float("nan")
+
+
+def choose_calibration(
+    validation: Sequence[SideScores], kind: Literal["any", "scale", "bias", "grid"] = "any"
+) -> tuple[Calibration, float]:
+    """The calibration with the highest H on average over the validation splits, and that H.
+
+    Args:
+        validation: one `side_scores` per validation split, of uncalibrated logits.
+        kind: ``scale``, ``bias``, ``any`` (whichever of the two is better), or ``grid`` (the paper's five scales).
+
+    Where several are equally good, the middle one of them is taken.
+    """
+    best = (Calibration(), _mean_harmonic(validation, Calibration()))
+    for candidates in _candidates(validation, kind):
+        scores = np.array([_mean_harmonic(validation, candidate) for candidate in candidates])
+        winners = np.flatnonzero(scores >= scores.max() - 1e-9)
+        winner = int(winners[len(winners) // 2])
+        if scores[winner] > best[1]:
+            best = (candidates[winner], float(scores[winner]))
+    return best
+
+
+def _mean_harmonic(validation: Sequence[SideScores], calibration: Calibration) -> float:
+    return float(np.mean([calibrated_scores(sides, calibration)[2] for sides in validation]))
+
+
+def _candidates(validation: Sequence[SideScores], kind: str) -> list[list[Calibration]]:
+    scales = [Calibration("scale", s) for s in (PAPER_SCALES if kind == "grid" else _FINE_SCALES)]
+    if kind in ("scale", "grid"):
+        return [scales]
+    margins = np.concatenate([sides.margin for sides in validation])
+    margins = margins[np.isfinite(margins)]
+    levels = (np.arange(_N_BIASES) + 0.5) / _N_BIASES
+    biases = [Calibration("bias", float(b)) for b in np.unique(np.quantile(margins, levels))] if len(margins) else []
+    groups = [biases] if biases else []
+    return groups if kind == "bias" else [scales, *groups]

@@ -1,0 +1,144 @@
+r"""The seen–unseen curve and its area, exactly.
+
+Subtract λ from every seen score and let λ run from −∞ to ∞: S falls from its ceiling to 0, U rises from 0 to T1.
+Row i is given to a seen class just while :math:`\lambda < \delta_i`, its best seen minus its best unseen score. So the
+curve has a corner for each distinct δ, and sorting δ gives all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from classnorm.metrics.accuracy import Average, check_scores, row_weights
+
+__all__ = ["SeenUnseenCurve", "SideScores", "ausuc", "curve_of", "seen_unseen_curve", "side_scores"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True)
+class SideScores:
+    """What decides every seen-against-unseen question about a row: its best class on each side. All [n]."""
+
+    best_seen: Floats
+    """Highest seen score; −∞ where there is no seen class."""
+    best_unseen: Floats
+    seen_class: Integers
+    """The class that has it; −1 where there is none."""
+    unseen_class: Integers
+    labels: Integers
+    is_seen: npt.NDArray[np.bool_]
+    """Whether the row's own class is seen."""
+    average: Average = "class"
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Weights of the rows within the side of their own class, adding up to 1 there."""
+        weights = np.zeros(len(self.labels))
+        for side in (self.is_seen, ~self.is_seen):
+            weights[side] = row_weights(self.labels[side], self.average)
+        return weights
+
+    @property
+    def seen_right(self) -> npt.NDArray[np.bool_]:
+        """Whether the best seen class is the true one."""
+        return np.equal(self.seen_class, self.labels)
+
+    @property
+    def unseen_right(self) -> npt.NDArray[np.bool_]:
+        return np.equal(self.unseen_class, self.labels)
+
+    @property
+    def margin(self) -> Floats:
+        """δ, by how much the best seen class leads."""
+        return self.best_seen - self.best_unseen
+
+
+@dataclass(frozen=True)
+class SeenUnseenCurve:
+    """Points between consecutive thresholds, in percent, from "all seen" to "all unseen"."""
+
+    thresholds: Floats  # [m], ascending; points[k] holds for thresholds[k-1] < λ < thresholds[k]
+    seen: Floats  # [m + 1], non-increasing
+    unseen: Floats  # [m + 1], non-decreasing
+
+    @property
+    def area(self) -> float:
+        """AUSUC in percent: trapezoids under U as a function of S."""
+        return float(np.trapezoid(self.unseen[::-1], self.seen[::-1]) / 100.0)
+
+    @property
+    def zsl(self) -> float:
+        """T1: where only unseen classes compete."""
+        return float(self.unseen[-1])
+
+    @property
+    def harmonic(self) -> Floats:
+        """H at each point."""
+        total = self.seen + self.unseen
+        return np.divide(2 * self.seen * self.unseen, total, out=np.zeros_like(total), where=total != 0)
+
+
+def side_scores(
+    logits: npt.ArrayLike, labels: npt.ArrayLike, seen_mask: npt.ArrayLike, average: Average = "class"
+) -> SideScores:
+    """Reduce [n, n_classes] logits to the best class of each side. Arguments as `gzsl_scores`."""
+    scores, index, seen = check_scores(logits, labels, seen_mask)
+    best_seen, seen_class = _best(scores, np.flatnonzero(seen))
+    best_unseen, unseen_class = _best(scores, np.flatnonzero(~seen))
+    return SideScores(best_seen, best_unseen, seen_class, unseen_class, index, seen[index], average)
+
+
+def _best(
+    scores: npt.NDArray[np.floating[Any]], columns: npt.NDArray[np.int64]
+) -> tuple[Floats, npt.NDArray[np.int64]]:
+    if not len(columns):
+        return np.full(len(scores), -np.inf), np.full(len(scores), -1)
+    part = scores[:, columns]
+    position = part.argmax(axis=1)
+    return part[np.arange(len(part)), position].astype(np.float64), columns[position]
+
+
+def curve_of(sides: SideScores) -> SeenUnseenCurve:
+    """The curve from the best class of each side alone."""
+    corners, position = np.unique(sides.margin, return_inverse=True)
+    lost = np.bincount(position, sides.weights * (sides.is_seen & sides.seen_right), minlength=len(corners))
+    won = np.bincount(position, sides.weights * (~sides.is_seen & sides.unseen_right), minlength=len(corners))
+    seen = 100.0 * np.append(np.cumsum(lost[::-1])[::-1], 0.0)
+    unseen = 100.0 * np.append(0.0, np.cumsum(won))
+    if not sides.is_seen.any():
+        seen = np.full_like(seen, np.nan)
+    if sides.is_seen.all():
+        unseen = np.full_like(unseen, np.nan)
+    # A corner at ±∞ belongs to rows with classes on one side only, which never turn: no λ lies beyond it.
+    reached = np.ones(len(seen), dtype=bool)
+    reached[:-1] &= corners != -np.inf
+    reached[1:] &= corners != np.inf
+    return SeenUnseenCurve(corners[np.isfinite(corners)], seen[reached], unseen[reached])
+
+
+def seen_unseen_curve(
+    logits: npt.ArrayLike, labels: npt.ArrayLike, seen_mask: npt.ArrayLike, average: Average = "class"
+) -> SeenUnseenCurve:
+    """U against S as the seen scores are lowered, exactly. Arguments as `gzsl_scores`.
+
+    >>> curve = seen_unseen_curve([[3.0, 1.0], [2.0, 1.0]], labels=[0, 1], seen_mask=[True, False])
+    >>> curve.thresholds.tolist(), curve.seen.tolist(), curve.unseen.tolist()
+    ([1.0, 2.0], [100.0, 100.0, 0.0], [0.0, 100.0, 100.0])
+    """
+    return curve_of(side_scores(logits, labels, seen_mask, average))
+
+
+def ausuc(logits: npt.ArrayLike, labels: npt.ArrayLike, seen_mask: npt.ArrayLike, average: Average = "class") -> float:
+    """Area under the seen–unseen curve in percent. Arguments as `gzsl_scores`.
+
+    >>> ausuc([[3.0, 1.0], [2.0, 1.0]], labels=[0, 1], seen_mask=[True, False])
+    100.0
+    """
+    return seen_unseen_curve(logits, labels, seen_mask, average).area

@@ -1,0 +1,18 @@
+"""The one training loop: batches, optimizers, schedules, checkpoint and resume."""
+
+from classnorm.training.device import Device, pick_device
+from classnorm.training.loop import Checkpoints, Epoch, History, Progress, train
+from classnorm.training.schedule import TrainingConfig, learning_rate, make_optimizer
+
+__all__ = [
+    "Checkpoints",
+    "Device",
+    "Epoch",
+    "History",
+    "Progress",
+    "TrainingConfig",
+    "learning_rate",
+    "make_optimizer",
+    "pick_device",
+    "train",
+]

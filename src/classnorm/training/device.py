@@ -1,0 +1,23 @@
+"""Where tensors live."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from classnorm.errors import ConfigError
+
+__all__ = ["Device", "pick_device"]
+
+Device = Literal["auto", "cpu", "cuda", "mps"]
+
+
+def pick_device(device: Device = "auto") -> torch.device:
+    """`auto` is CUDA where there is one, else Apple's MPS, else the CPU."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device == "auto":
+        return torch.device(next(name for name, there in available.items() if there))
+    if not available.get(device, False):
+        raise ConfigError(f"device {device!r} is not available on this machine; use --device auto")
+    return torch.device(device)

@@ -1,0 +1,189 @@
+"""The embedded dataset: compositional classes, disjoint fonts, and a cache that can be trusted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from classnorm.data import ZeroShotDataset, glyphs
+from classnorm.errors import ConfigError, OutputError
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLASSNORM_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def data(cache: Path) -> ZeroShotDataset:
+    return glyphs.load("light")
+
+
+def never(*_: object) -> None:
+    raise AssertionError("rendered although the cache is intact")
+
+
+def parts(class_name: str) -> set[str]:
+    """The letter (with script and case) and the marks, read off the decomposition without the module's help."""
+    base, *combining = unicodedata.normalize("NFD", unicodedata.lookup(class_name))
+    letter, _, outline_marks = unicodedata.name(base).partition(" WITH ")
+    return {letter, *combining, *filter(None, outline_marks.split(" AND "))}
+
+
+def fonts(data: ZeroShotDataset, rows: np.ndarray) -> set[str]:
+    assert data.image_files is not None
+    return {data.image_files[row].split("/")[0] for row in rows}
+
+
+def test_there_are_300_classes_and_a_fifth_is_unseen(data: ZeroShotDataset) -> None:
+    assert data.n_classes >= 300
+    assert 0.18 < (~data.seen).mean() < 0.22
+    assert not data.notices
+
+
+def test_every_part_of_an_unseen_class_occurs_in_seen_classes(data: ZeroShotDataset) -> None:
+    seen_parts = set().union(*(parts(data.class_names[c]) for c in np.flatnonzero(data.seen)))
+    for c in np.flatnonzero(~data.seen):
+        assert parts(data.class_names[c]) <= seen_parts
+
+
+def test_descriptors_tell_all_classes_apart(data: ZeroShotDataset) -> None:
+    assert len(np.unique(data.descriptors, axis=0)) == data.n_classes
+
+
+def test_no_attribute_belongs_to_unseen_classes_only(data: ZeroShotDataset) -> None:
+    assert data.descriptors[data.seen].any(axis=0).all()
+
+
+def test_training_and_test_fonts_are_disjoint(data: ZeroShotDataset) -> None:
+    train, test = fonts(data, data.split.train), fonts(data, data.test_rows)
+    assert len(train) >= 4 and len(test) >= 2 and not train & test
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("latin small letter e with acute", {"latin", "small", "latin e", "acute", "above"}),
+        ("cyrillic small letter short i", {"cyrillic", "small", "cyrillic i", "breve", "above"}),
+        ("latin capital letter o with stroke and acute",
+         {"latin", "capital", "latin o", "stroke", "through", "acute", "above"}),
+    ],
+)  # fmt: skip
+def test_attributes_of_a_known_character(data: ZeroShotDataset, name: str, expected: set[str]) -> None:
+    columns = glyphs.attribute_names(data.class_names)
+    row = data.descriptors[data.class_names.index(name)]
+    assert {column for column, value in zip(columns, row, strict=True) if value} == expected
+
+
+def test_a_class_name_gives_its_character_back() -> None:
+    assert glyphs.character("latin small letter e with acute") == "é"
+
+
+def test_pictures_that_no_one_could_tell_apart_are_one_class(data: ZeroShotDataset) -> None:
+    characters = {glyphs.character(name) for name in data.class_names}
+    assert "A" in characters
+    assert not {"\N{GREEK CAPITAL LETTER ALPHA}", "\N{CYRILLIC CAPITAL LETTER A}"} & characters
+
+
+def test_images_are_mapped_and_belong_to_their_rows(data: ZeroShotDataset) -> None:
+    assert isinstance(data.images, np.memmap) and data.images.dtype == np.uint8
+    assert data.images.shape == (data.n_rows, glyphs.SIDE, glyphs.SIDE)
+    rows = np.arange(0, data.n_rows, 97)
+    np.testing.assert_array_equal(glyphs._hog(data.images[rows], glyphs.PRESETS["light"].cell), data.features[rows])
+    assert data.image_files is not None
+    for row in rows:
+        assert chr(int(data.image_files[row].split("/")[1][2:], 16)) == glyphs.character(
+            data.class_names[data.labels[row]]
+        )
+
+
+def test_labels_belong_to_the_pictures(data: ZeroShotDataset) -> None:
+    """Class means of the training fonts recognise far more test rows than the 0.3 % of chance."""
+    train, test = data.split.train, data.split.test_seen
+    one_hot = np.eye(data.n_classes, dtype=np.float32)[data.labels[train]]
+    means = one_hot.T @ data.features[train]
+    means /= np.linalg.norm(means, axis=1, keepdims=True) + 1e-9
+    assert (np.argmax(data.features[test] @ means.T, axis=1) == data.labels[test]).mean() > 0.4
+
+
+def test_the_ink_stays_inside_the_frame(data: ZeroShotDataset) -> None:
+    images = np.asarray(data.images)
+    assert (images.max(axis=(1, 2)) > 128).all()
+    border = np.concatenate(
+        [images[:, [0, -1]].reshape(data.n_rows, -1), images[:, :, [0, -1]].reshape(data.n_rows, -1)], 1
+    )
+    assert (border.max(axis=1) > 128).mean() < 0.001
+
+
+def test_features_are_non_negative_and_finite(data: ZeroShotDataset) -> None:
+    assert data.features.dtype == np.float32
+    assert np.isfinite(data.features).all() and (data.features >= 0).all() and data.features.any(axis=1).all()
+
+
+def test_edges_vote_for_their_own_direction() -> None:
+    vertical = np.zeros((1, glyphs.SIDE, glyphs.SIDE), dtype=np.uint8)
+    vertical[0, :, : glyphs.SIDE // 2] = 255
+    vertical[0, :, 0] = 255
+    inner = (slice(None), slice(1, -1), slice(1, -1))  # away from the frame, which is an edge itself
+    horizontal = vertical.transpose(0, 2, 1)
+    strength = [glyphs._orientation_histograms(image, 6)[inner].sum(axis=(0, 1, 2)) for image in (vertical, horizontal)]
+    half = glyphs.ORIENTATIONS // 2
+    assert np.flatnonzero(strength[0]).tolist() == [0]
+    assert np.flatnonzero(strength[1]).tolist() == [half]
+    assert strength[0][0] == pytest.approx(strength[1][half])
+
+
+def test_a_second_load_comes_from_the_cache(data: ZeroShotDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glyphs, "_render", never)
+    again = glyphs.load("light")
+    assert again.checksum == data.checksum
+    assert again.image_files == data.image_files and again.provenance == data.provenance
+
+
+@pytest.mark.parametrize("file", ["features.npy", "images.npy", "table.json", "sha256.json"])
+def test_a_truncated_cache_is_rendered_again(
+    file: str, data: ZeroShotDataset, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(cache, tmp_path, dirs_exist_ok=True)
+    (damaged,) = tmp_path.rglob(file)
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[: len(whole) // 2])
+    monkeypatch.setenv("CLASSNORM_CACHE", str(tmp_path))
+    assert glyphs.load("light").checksum == data.checksum
+    assert damaged.read_bytes() == whole
+
+
+def test_processes_that_render_at_once_give_the_same_dataset(data: ZeroShotDataset, tmp_path: Path) -> None:
+    code = "from classnorm.data import glyphs; print(glyphs.load('light').checksum)"
+    environment = os.environ | {"CLASSNORM_CACHE": str(tmp_path)}
+    started = [
+        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert [process.communicate()[0].strip() for process in started] == [data.checksum] * 2
+    assert not list(tmp_path.rglob("*.tmp*"))
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("CLASSNORM_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(glyphs, "_render", lambda _: ({"features": np.zeros(1)}, {}))
+    with pytest.raises(OutputError, match="cannot write") as caught:
+        glyphs.load("light")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_preset_names_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="full, light"):
+        glyphs.load("ligth")
