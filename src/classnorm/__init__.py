@@ -8,9 +8,20 @@
 """
 
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-from classnorm.methods import Scorer, fit
+if TYPE_CHECKING:
+    from classnorm.methods import Scorer, fit
 
 __all__ = ["Scorer", "__version__", "fit"]
 
 __version__ = version("classnorm")
+
+
+def __getattr__(name: str) -> Any:
+    """Load PyTorch only when something needs it, so that `classnorm --help` answers at once."""
+    if name in ("Scorer", "fit"):
+        from classnorm import methods
+
+        return getattr(methods, name)
+    raise AttributeError(f"module 'classnorm' has no attribute {name!r}")

@@ -6,17 +6,18 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from classnorm.training import Epoch, Progress
+if TYPE_CHECKING:  # PyTorch is slow to import, and not every command needs it
+    from classnorm.training import Epoch, Progress
 
 __all__ = ["notice", "print_json", "print_table", "progress_display"]
 
-Announce = Callable[[str], Progress | None]
+Announce = Callable[[str], "Progress | None"]
 
 
 def print_json(document: Any) -> None:

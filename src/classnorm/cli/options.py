@@ -8,12 +8,14 @@ import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 
 from classnorm.data import AttributesKey, ZeroShotDataset, load
-from classnorm.methods import MethodConfig
+
+if TYPE_CHECKING:  # PyTorch is slow to import, and not every command needs it
+    from classnorm.methods import MethodConfig
 
 __all__ = ["DataOptions", "OutputOptions", "given", "parse", "settings_type"]
 

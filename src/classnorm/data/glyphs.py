@@ -1,7 +1,7 @@
 """`glyphs`: letters with diacritics, rendered from matplotlib's fonts and described by their Unicode names.
 
 It needs no download and is compositional: the letter, the case and each mark of an unseen class occur in seen
-classes. Training pictures come from some fonts, test pictures from others.
+classes. Training pictures come from sans-serif fonts, test pictures from serif ones.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Preset:
     cell: int  # pixels; the feature dimension is (SIDE / cell − 1)² · ORIENTATIONS
 
 
-# Serifs are never seen in training. DejaVu only: matplotlib's other fonts lack most of these characters.
+# DejaVu only: matplotlib's other fonts lack most of these characters.
 PRESETS = {
     "full": Preset(
         "glyphs",

@@ -201,7 +201,7 @@ class Scorer:
             raise
         except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
             raise ModelError(
-                f"{folder}: the model files do not fit together ({error}); train the model again"
+                f"{folder}: the model files do not fit together ({str(error).splitlines()[0]}); train the model again"
             ) from error
 
 

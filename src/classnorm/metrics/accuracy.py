@@ -62,7 +62,7 @@ def class_accuracies(correct: npt.ArrayLike, labels: npt.ArrayLike, n_classes: i
     >>> class_accuracies([True, False, True], [0, 0, 2], n_classes=3)
     array([ 50.,  nan, 100.])
     """
-    index = np.asarray(labels)
+    index = np.asarray(labels, dtype=np.int64)
     total = np.bincount(index, minlength=n_classes)
     right = np.bincount(index, weights=np.asarray(correct, dtype=np.float64), minlength=n_classes)
     percent = np.full(n_classes, np.nan)

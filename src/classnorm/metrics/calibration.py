@@ -80,7 +80,9 @@ class Calibration:
 def calibrated_scores(sides: SideScores, calibration: Calibration) -> tuple[float, float, float]:
     """U, S and H in percent under a calibration, from the best class of each side alone."""
     factor, shift = calibration.factor_and_shift
-    seen_wins = factor * sides.best_seen - shift > sides.best_unseen
+    seen = factor * sides.best_seen - shift
+    tie_to_seen = (seen == sides.best_unseen) & (sides.seen_class < sides.unseen_class)
+    seen_wins = (seen > sides.best_unseen) | tie_to_seen
     u = _percent(sides, ~sides.is_seen, sides.unseen_right & ~seen_wins)
     s = _percent(sides, sides.is_seen, sides.seen_right & seen_wins)
     return u, s, harmonic_mean(u, s)
@@ -99,9 +101,12 @@ def choose_calibration(
         validation: one `side_scores` per validation split, of uncalibrated logits.
         kind: ``scale``, ``bias``, ``any`` (whichever of the two is better), or ``grid`` (the paper's five scales).
 
-    Where several are equally good, the middle one of them is taken.
+    Where several are equally good, the middle one of them is taken. Where H is NaN because a split has no rows on one
+    side, there is nothing to choose by: no calibration.
     """
     best = (Calibration(), _mean_harmonic(validation, Calibration()))
+    if math.isnan(best[1]):
+        return best
     for candidates in _candidates(validation, kind):
         scores = np.array([_mean_harmonic(validation, candidate) for candidate in candidates])
         winners = np.flatnonzero(scores >= scores.max() - 1e-9)

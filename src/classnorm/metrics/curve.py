@@ -71,6 +71,8 @@ class SeenUnseenCurve:
     @property
     def area(self) -> float:
         """AUSUC in percent: trapezoids under U as a function of S."""
+        if np.isnan(self.seen[0]) or np.isnan(self.unseen[0]):  # a single point has no trapezoid to carry the NaN
+            return float("nan")
         return float(np.trapezoid(self.unseen[::-1], self.seen[::-1]) / 100.0)
 
     @property

@@ -29,6 +29,7 @@ def weight_variance(scheme: Initialization, d_in: int, d_out: int, mean_square_n
     ``kaiming_fan_in`` 2/d_in
     ``kaiming_fan_out`` 2/d_out
     ``data_dependent`` 1/(d_out·E‖h‖²), equation 8: from the inputs that the layer gets
+    ``torch``          1/(3·d_in), PyTorch's own
     ================== ==========================================================================
 
     >>> weight_variance("proper", 4, 8)
@@ -44,6 +45,7 @@ def weight_variance(scheme: Initialization, d_in: int, d_out: int, mean_square_n
         "xavier_fan_out": 1.0 / d_out,
         "kaiming_fan_in": 2.0 / d_in,
         "kaiming_fan_out": 2.0 / d_out,
+        "torch": 1.0 / (3.0 * d_in),
     }
     return variances[scheme]
 

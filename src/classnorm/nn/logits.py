@@ -23,6 +23,7 @@ def cosine_logits(features: Tensor, prototypes: Tensor, gamma: float | Tensor = 
     Returns:
         [n, n_classes].
 
+    >>> import torch
     >>> cosine_logits(torch.tensor([[3.0, 0.0]]), torch.tensor([[2.0, 0.0], [0.0, 1.0]]), gamma=5.0)
     tensor([[25.,  0.]])
     """
@@ -66,6 +67,7 @@ def entropy_regularizer(logits: Tensor) -> Tensor:
 
     Added to the loss with a positive weight it rewards entropy.
 
+    >>> import torch
     >>> entropy_regularizer(torch.zeros(1, 4)).exp()
     tensor(0.2500)
     """

@@ -20,7 +20,10 @@ __all__ = [
 
 AttributeNormalizationKind = Literal["unit", "unit-plain", "standardize", "none"]
 
-_CONSTANT = 1e-10  # a running variance below this belongs to a column that never varied
+# A running variance below _CONSTANT + (_ROUNDING · mean)² belongs to a column that never varied: the variance of a
+# constant is not 0 in float32, it is the rounding error of the mean.
+_CONSTANT = 1e-10
+_ROUNDING = 1e-6
 
 
 class AttributeNormalization(nn.Module):
@@ -110,7 +113,8 @@ class ClassStandardization(nn.Module):
         if not self.training:
             scale = self.running_var + self.eps
             scale = scale.rsqrt() if self.divide_by == "std" else scale.reciprocal()
-            scale = torch.where(self.running_var > _CONSTANT, scale, 0.0)
+            varies = self.running_var > _CONSTANT + (_ROUNDING * self.running_mean).square()
+            scale = torch.where(varies, scale, 0.0)
             return (hidden - self.running_mean) * scale
         if len(hidden) < 2:
             raise ConfigError(

@@ -1,0 +1,140 @@
+"""What tests share: where real data is, a small valid dataset as arrays, and writers of the files it may come in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+
+Arrays = dict[str, Any]
+
+_ROOT = Path(__file__).resolve().parents[1]
+_MATLAB_HEADER = b"MATLAB 7.3 MAT-file, Platform: GLNXA64, Created on: Mon Jan  1 00:00:00 2018 HDF5 schema 1.00 ."
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real data: `CLASSNORM_DATA`, or `../shared/data`."""
+    folder = Path(os.environ.get("CLASSNORM_DATA", _ROOT.parent / "shared" / "data"))
+    if not (folder / "xlsa17" / "data" / "CUB" / "att_splits.mat").is_file():
+        pytest.skip("skipped: real data not found")
+    return folder
+
+
+@pytest.fixture
+def arrays() -> Arrays:
+    """A valid bundle: 5 classes (2 unseen) of 6 rows; rows of one class are next to each other, the last is a test."""
+    generator = np.random.default_rng(5)
+    labels = np.repeat(np.arange(5), 6)
+    rows = np.arange(30)
+    return {
+        "features": generator.random((30, 7), dtype=np.float32),
+        "labels": labels,
+        "descriptors": generator.uniform(0.5, 2.0, (5, 4)).astype(np.float32),
+        "class_names": np.array(["ant", "bee", "cow", "okapi", "zebra"]),
+        "train_idx": rows[(labels < 3) & (rows % 6 < 4)],
+        "test_seen_idx": rows[(labels < 3) & (rows % 6 >= 4)],
+        "test_unseen_idx": rows[labels >= 3],
+    }
+
+
+@pytest.fixture(scope="session")
+def write_bundle() -> Callable[[Path, Arrays], Path]:
+    def write(path: Path, content: Arrays) -> Path:
+        np.savez(path, **content)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def gbu_variables() -> Callable[[Arrays], tuple[Arrays, Arrays]]:
+    """The variables of `att_splits.mat` and of the feature file, as MATLAB shows them: [dimension, n], 1-based."""
+
+    def variables(content: Arrays) -> tuple[Arrays, Arrays]:
+        table = np.asarray(content["descriptors"], dtype=np.float64)
+        splits = {
+            "att": (table / np.sqrt((table**2).sum(axis=1, keepdims=True))).T,
+            "original_att": table.T,
+            "allclasses_names": list(map(str, content["class_names"])),
+            "trainval_loc": content["train_idx"][:, None] + 1.0,
+            "test_seen_loc": content["test_seen_idx"][:, None] + 1.0,
+            "test_unseen_loc": content["test_unseen_idx"][:, None] + 1.0,
+        }
+        return splits, {"features": content["features"].T, "labels": content["labels"][:, None] + 1.0}
+
+    return variables
+
+
+@pytest.fixture(scope="session")
+def write_mat() -> Callable[..., None]:
+    """Writes variables (lists of strings are cell arrays) as MATLAB v5 or, the way MATLAB itself does, as v7.3."""
+
+    def write(path: Path, variables: Arrays, version: str = "v5") -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if version == "v5":
+            scipy.io.savemat(path, {key: _cells(value) for key, value in variables.items()})
+        else:
+            _write_v73(path, variables)
+
+    return write
+
+
+def _cells(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    cells = np.empty((len(value), 1), dtype=object)
+    cells[:, 0] = value
+    return cells
+
+
+def _write_v73(path: Path, variables: Arrays) -> None:
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for key, value in variables.items():
+            if isinstance(value, list):
+                _write_cell_array(file, key, value)
+            elif value.size == 0:  # MATLAB stores the size of an empty matrix instead of its values
+                file[key] = np.array(value.shape, dtype=np.uint64)
+                file[key].attrs["MATLAB_empty"] = np.uint8(1)
+            else:
+                file[key] = value.T  # column-major: the transpose is what lies in the file
+    with path.open("r+b") as file:
+        file.write(_MATLAB_HEADER.ljust(124) + b"\x00\x02IM")
+
+
+def _write_cell_array(file: h5py.File, key: str, strings: list[str]) -> None:
+    references = file.create_dataset(key, (1, len(strings)), dtype=h5py.ref_dtype)
+    references.attrs["MATLAB_class"] = np.bytes_("cell")
+    for i, text in enumerate(strings):
+        codes = file.create_dataset(f"#refs#/{key}{i}", data=np.array([[ord(c)] for c in text], dtype=np.uint16))
+        codes.attrs["MATLAB_class"] = np.bytes_("char")
+        references[0, i] = codes.ref
+
+
+@pytest.fixture
+def write_gbu(
+    gbu_variables: Callable[[Arrays], tuple[Arrays, Arrays]], write_mat: Callable[..., None]
+) -> Callable[..., Path]:
+    """Writes a GBU folder of a bundle's arrays; further variables replace or join those of either file."""
+
+    def write(
+        folder: Path,
+        content: Arrays,
+        *,
+        version: str = "v5",
+        features: str = "res101",
+        in_splits: Arrays | None = None,
+        in_features: Arrays | None = None,
+    ) -> Path:
+        splits, table = gbu_variables(content)
+        write_mat(folder / "att_splits.mat", splits | (in_splits or {}), version)
+        write_mat(folder / f"{features}.mat", table | (in_features or {}), version)
+        return folder
+
+    return write

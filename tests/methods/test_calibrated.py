@@ -1,0 +1,56 @@
+"""Calibration by validation: honest, and worth having."""
+
+import numpy as np
+import pytest
+import torch
+
+from classnorm.data import SyntheticConfig, synthetic, validation_dataset
+from classnorm.methods import FitContext, fit, fit_calibrated, resolve
+from classnorm.metrics import Calibration, calibrated_scores, choose_calibration, gzsl_scores, side_scores
+
+CPU = FitContext(torch.device("cpu"))
+
+
+def test_a_calibration_by_validation_raises_the_harmonic_mean_of_a_biased_model():
+    dataset = synthetic(SyntheticConfig(classes=80, unseen=20, rows=4000, features=64, attributes=30, noise=1.0))
+    rows = dataset.test_rows
+    harmonic = {}
+    for calibration in ("none", "validation"):
+        scorer = fit(dataset, hidden=64, epochs=10, lr=3e-3, calibration=calibration)
+        harmonic[calibration] = gzsl_scores(
+            scorer.scores(dataset.features[rows]), dataset.labels[rows], dataset.seen
+        ).harmonic
+    assert harmonic["validation"] > harmonic["none"] + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("validation:scale", "scale"), ("validation:bias", "bias"), ("validation:grid", "grid")]
+)
+def test_the_chosen_calibration_is_the_best_on_validation_fits_made_by_hand(small_dataset, small, name, kind):
+    method, config = resolve(small_dataset, calibration=name, validation_splits=2, **small)
+    fitted = fit_calibrated(small_dataset, "classnorm", method, config, 0, CPU)
+    sides = []
+    for number in range(2):
+        part = validation_dataset(small_dataset, "matched", seed=number)
+        scorer = fit(part, calibration="none", **small)
+        logits = scorer.logits(part.features[part.test_rows])
+        sides.append(side_scores(logits, part.labels[part.test_rows], part.seen))
+    chosen = fitted.scorer.calibration
+    assert (chosen, fitted.validation["harmonic"]) == choose_calibration(sides, kind)
+    neutral = np.mean([calibrated_scores(s, Calibration())[2] for s in sides])
+    assert fitted.validation["harmonic"] >= neutral
+
+
+def test_a_fixed_calibration_runs_no_validation_fit(small_dataset, small):
+    stages = []
+    method, config = resolve(small_dataset, calibration="scale:0.9", **small)
+    fitted = fit_calibrated(small_dataset, "classnorm", method, config, 0, CPU, announce=stages.append)
+    assert stages == ["training"]
+    assert fitted.scorer.calibration == Calibration("scale", 0.9)
+    assert fitted.validation is None
+
+
+def test_the_time_of_the_final_fit_is_part_of_the_whole(small_dataset, small):
+    method, config = resolve(small_dataset, calibration="validation", **small)
+    fitted = fit_calibrated(small_dataset, "classnorm", method, config, 0, CPU)
+    assert 0 < fitted.train_seconds < fitted.fit_seconds

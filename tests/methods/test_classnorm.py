@@ -1,0 +1,168 @@
+"""The Class Normalization method: what it learns, its recipes, its errors."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from classnorm.data import Split, SyntheticConfig, ZeroShotDataset, synthetic
+from classnorm.errors import ConfigError, TrainingError
+from classnorm.methods import fit, resolve
+from classnorm.metrics import gzsl_scores
+
+
+def scores(scorer, dataset):
+    rows = dataset.test_rows
+    return gzsl_scores(scorer.scores(dataset.features[rows]), dataset.labels[rows], dataset.seen)
+
+
+def test_unseen_classes_are_recognised_far_above_chance(small_dataset, small):
+    result = scores(fit(small_dataset, calibration="none", **small), small_dataset)
+    assert result.zsl > 40  # chance is 10 %
+    assert result.seen > 40  # chance is 2.5 %
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"layers": 1},
+        {"layers": 2},
+        {"layers": 4},
+        {"normalization": "class-variance"},
+        {"normalization": "dynamic", "init": "xavier_fan_out"},
+        {"normalization": "none", "init": "torch"},
+        {"attribute_normalization": "standardize", "attribute_correction": True},
+        {"attribute_normalization": "unit-plain"},
+        {"init": "data_dependent"},
+        {"init_distribution": "normal"},
+        {"gamma": "auto"},
+        {"learn_gamma": True},
+        {"entropy_weight": 0.01},
+        {"logits": "dot", "lr": 1e-3},
+        {"optimizer": "adamw", "schedule": "cosine"},
+        {"optimizer": "sgd", "lr": 0.1},
+    ],
+    ids=lambda change: ",".join(f"{k}={v}" for k, v in change.items()),
+)
+def test_every_choice_of_the_model_trains_and_beats_chance(small_dataset, small, change):
+    result = scores(fit(small_dataset, calibration="none", **(small | change)), small_dataset)
+    assert result.zsl > 20  # chance is 10 %
+
+
+def test_the_trained_loss_is_that_of_the_saved_model(small_dataset, small):
+    """The loop normalises features once and the scorer in every call: both must mean the same logits."""
+    scorer = fit(small_dataset, calibration="none", normalization="none", init="torch", **small)
+    rows = small_dataset.split.train
+    seen = np.flatnonzero(small_dataset.seen)
+    logits = torch.from_numpy(scorer.logits(small_dataset.features[rows])[:, seen])
+    cosine = F.cosine_similarity(
+        torch.from_numpy(small_dataset.features[rows[:5]])[:, None],
+        torch.from_numpy(scorer.prototypes()[seen])[None],
+        dim=2,
+    )
+    torch.testing.assert_close(logits[:5], 25.0 * cosine, rtol=1e-4, atol=1e-4)
+    loss = F.cross_entropy(logits, torch.from_numpy(np.searchsorted(seen, small_dataset.labels[rows])))
+    assert float(loss) < np.log(len(seen)) / 2
+
+
+def test_test_rows_and_unseen_descriptors_do_not_touch_the_weights(small_dataset, small):
+    """Replace all that training must not see by noise: the weights stay the same to the bit."""
+    generator = np.random.default_rng(0)
+    features, descriptors = small_dataset.features.copy(), small_dataset.descriptors.copy()
+    features[small_dataset.test_rows] = generator.random((len(small_dataset.test_rows), features.shape[1]))
+    descriptors[~small_dataset.seen] = generator.random((10, descriptors.shape[1])) + 1
+    blinded = replace(small_dataset, features=features, descriptors=descriptors)
+    settings = small | {"attribute_normalization": "standardize", "init": "data_dependent", "calibration": "validation"}
+    one, other = fit(small_dataset, **settings), fit(blinded, **settings)
+    assert one.calibration == other.calibration
+    for ours, theirs in zip(one.model.state_dict().values(), other.model.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_the_same_seed_gives_the_same_scores_and_another_seed_others(small_dataset, small):
+    logits = [
+        fit(small_dataset, seed=s, calibration="none", **small).logits(small_dataset.features[:50]) for s in (0, 0, 1)
+    ]
+    assert np.array_equal(logits[0], logits[1])
+    assert not np.array_equal(logits[0], logits[2])
+
+
+def test_two_seen_classes_are_enough_to_train(small):
+    dataset = synthetic(SyntheticConfig(classes=4, unseen=2, rows=80, features=8, attributes=5))
+    scorer = fit(dataset, calibration="none", **small)
+    assert np.isfinite(scorer.scores(dataset.features)).all()
+
+
+def test_one_seen_class_is_refused(small_dataset, small):
+    train = small_dataset.split.train
+    one = train[small_dataset.labels[train] == small_dataset.labels[train[0]]]
+    dataset = replace(small_dataset, split=Split(one, one[:0], small_dataset.split.test_unseen))
+    with pytest.raises(ConfigError, match="at least 2 seen classes"):
+        fit(dataset, calibration="none", **small)
+
+
+def test_half_precision_features_give_nearly_the_same_scores(small_dataset, small):
+    halved = replace(small_dataset, features=small_dataset.features.astype(np.float16))
+    one = scores(fit(small_dataset, calibration="none", **small), small_dataset)
+    other = scores(fit(halved, calibration="none", **small), halved)
+    assert abs(one.harmonic - other.harmonic) < 3
+
+
+def test_dot_products_with_a_wild_learning_rate_diverge_with_a_hint(small_dataset, small):
+    wild = replace(small_dataset, features=small_dataset.features * np.float32(1e18))
+    with pytest.raises(TrainingError, match="logits cosine"):
+        fit(wild, calibration="none", **(small | {"logits": "dot", "lr": 1e18}))
+
+
+def named(names, n_rows):
+    """A dataset with given class names and number of rows, and nothing in it."""
+    labels = np.arange(n_rows) % len(names)
+    return ZeroShotDataset.from_arrays(
+        np.ones((n_rows, 2), np.float32), labels, np.ones((len(names), 3)), names, train=np.arange(len(names) - 1)
+    )
+
+
+def test_the_reference_recipe_validates_on_unknown_datasets(small_dataset):
+    assert resolve(small_dataset, recipe="reference")[1].calibration == "validation"
+
+
+def test_the_baseline_differs_from_the_reference_in_class_normalization_alone(small_dataset):
+    reference = resolve(small_dataset, recipe="reference")[1].as_dict()
+    baseline = resolve(small_dataset, recipe="baseline")[1].as_dict()
+    differing = {name: baseline[name] for name in reference if reference[name] != baseline[name]}
+    assert differing == {"normalization": "none", "init": "torch"}
+
+
+@pytest.mark.parametrize(("n_classes", "batch", "lr", "width"), [(101, 512, 5e-3, 2048), (100, 128, 2e-3, 512)])
+def test_the_paper_recipe_treats_other_datasets_by_their_number_of_classes(n_classes, batch, lr, width):
+    config = resolve(named([f"c{i}" for i in range(n_classes)], 500), recipe="paper")[1]
+    assert (config.batch_size, config.lr, config.hidden) == (batch, lr, width)
+
+
+def test_an_unknown_recipe_or_method_is_answered_with_the_nearest_name(small_dataset):
+    with pytest.raises(ConfigError, match="did you mean 'reference'"):
+        fit(small_dataset, recipe="refrence")
+    with pytest.raises(ConfigError, match="did you mean 'classnorm'"):
+        fit(small_dataset, method="clasnorm")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hiden": 3}, "did you mean 'hidden'"),
+        ({"hidden": "wide"}, "hidden cannot be 'wide'"),
+        ({"hidden": True}, "hidden cannot be True"),
+        ({"logits": "cosin"}, "did you mean 'cosine'"),
+        ({"gamma": -1.0}, "gamma is -1.0"),
+        ({"gamma": "five"}, "gamma cannot be 'five'"),
+        ({"layers": 0}, "layers is 0"),
+        ({"calibration": "scale:-1"}, "calibration 'scale:-1' is not understood"),
+        ({"calibration": "validation:magic"}, "is not understood"),
+        ({"validation_splits": 0}, "validation_splits"),
+    ],
+)
+def test_settings_that_do_not_exist_or_cannot_work_are_refused(small_dataset, change, message):
+    with pytest.raises(ConfigError, match=message):
+        fit(small_dataset, **({"epochs": 1, "hidden": 8} | change))
