@@ -15,6 +15,8 @@ __all__ = [
     "unknown_name",
 ]
 
+_SHOWN = 12  # known names that an error lists
+
 
 class ClassNormError(Exception):
     """Anything that the user can put right. The command line prints it and exits with code 2."""
@@ -48,5 +50,6 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     """
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f" did you mean {near[0]!r}?" if near else ""
-    return ConfigError(f"unknown {kind} {name!r};{hint} Known: {', '.join(known)}".replace("; Known", ". Known"))
+    hint = f"; did you mean {near[0]!r}? " if near else ". "
+    some = ", ".join(known[:_SHOWN]) + (f", … ({len(known)} in all)" if len(known) > _SHOWN else "")
+    return ConfigError(f"unknown {kind} {name!r}{hint}Known: {some}")

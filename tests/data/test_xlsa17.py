@@ -103,7 +103,7 @@ def test_labels_are_joined_by_class_name_where_the_feature_file_has_its_own_list
     np.testing.assert_array_equal(data.labels, arrays["labels"])
 
 
-def test_the_feature_files_own_list_may_be_longer_than_its_labels_need(
+def test_a_label_beyond_the_feature_files_own_list_is_out_of_range(
     tmp_path: Path, arrays: Arrays, write_gbu: Write
 ) -> None:
     own = {"allclasses_names": ["zebra", "ant"], "labels": np.full((30, 1), 3.0)}

@@ -22,7 +22,10 @@ def test_a_saved_scorer_loads_with_the_same_scores(scorer, small_dataset, tmp_pa
     assert loaded.config == scorer.config
 
 
-@pytest.mark.parametrize("change", [{"gamma": "auto"}, {"init": "data_dependent"}, {"attribute_normalization": "standardize"}, {"learn_gamma": True}])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [{"gamma": "auto"}, {"init": "data_dependent"}, {"attribute_normalization": "standardize"}, {"learn_gamma": True}],
+)
 def test_models_with_fitted_parts_survive_saving(small_dataset, tmp_path, change):
     scorer = fit(small_dataset, hidden=16, epochs=1, calibration="none", **change)
     loaded = Scorer.load(scorer.save(tmp_path))

@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         _dispatch(arguments)
     except ClassNormError as error:
-        print(f"classnorm: error: {error}", file=sys.stderr)
+        print(f"classnorm: error: {' '.join(str(error).split())}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("classnorm: interrupted", file=sys.stderr)

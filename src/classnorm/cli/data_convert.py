@@ -35,6 +35,8 @@ class DataConvert:
     output: Annotated[OutputOptions, tyro.conf.arg(name="")]
 
     def run(self) -> None:
+        if Path(self.data).is_dir() and self.target.resolve() == Path(self.data).resolve():
+            raise ConfigError(f"{self.target}: is the dataset itself; writing there would lose what only it holds")
         dataset = self.source.load(self.data)
         if self.float16:
             if self.target.suffix != ".npz":

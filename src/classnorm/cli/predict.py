@@ -15,7 +15,7 @@ import tyro
 from classnorm.cli.console import notice, print_json
 from classnorm.cli.options import OutputOptions, parse
 from classnorm.data.tables import read_descriptors, read_features
-from classnorm.errors import ConfigError
+from classnorm.errors import ConfigError, DataError
 from classnorm.files import write_json, write_text
 from classnorm.methods import Scorer
 from classnorm.training import Device
@@ -61,7 +61,12 @@ class Predict:
             notice(f"{len(scorer.class_names) - known} new classes from {self.descriptors}", self.output.quiet)
         if self.only:
             scorer = scorer.only(self.only)
-        predictions = best(scorer, read_features(self.features), self.top)
+        features = read_features(self.features)
+        if features.shape[1] != scorer.d_z:
+            raise DataError(
+                f"{self.features}: features have {features.shape[1]} dimensions; the model was trained on {scorer.d_z}"
+            )
+        predictions = best(scorer, features, self.top)
         if self.out is not None and self.out.suffix == ".json":
             write_json(self.out, predictions)
         elif self.out is not None:

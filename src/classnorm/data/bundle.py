@@ -22,19 +22,21 @@ _OPTIONAL = ("name", "image_files", "is_train", "provenance")
 def load_bundle(path: Path) -> ZeroShotDataset:
     """Read a bundle; uncompressed features stay memory-mapped."""
     content = read_npz(path, _KEYS, _OPTIONAL)
-    provenance = dict(pair.split("=", 1) for pair in content.get("provenance", np.array([])).reshape(-1).tolist())
+    provenance = [pair.partition("=") for pair in _texts(content.get("provenance", np.array([])))]
+    if not all(separator for _, separator, _ in provenance):
+        raise DataError(f"{path}: provenance must hold texts of the form key=value")
     return ZeroShotDataset.from_arrays(
         content["features"],
         content["labels"],
         content["descriptors"],
-        content["class_names"].reshape(-1).tolist(),
+        _texts(content["class_names"]),
         train=content["train_idx"],
         test_seen=content["test_seen_idx"],
         test_unseen=content["test_unseen_idx"],
-        name=str(content["name"]) if "name" in content else path.stem,
+        name="".join(_texts(content["name"])) if "name" in content else path.stem,
         where=str(path),
-        provenance=provenance,
-        image_files=content["image_files"].tolist() if "image_files" in content else None,
+        provenance={key: value for key, _, value in provenance},
+        image_files=_texts(content["image_files"]) if "image_files" in content else None,
         is_train=content.get("is_train"),
     )
 
@@ -65,18 +67,26 @@ def read_npz(path: Path, keys: tuple[str, ...], optional: tuple[str, ...] = ()) 
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise DataError(f"{path}: a single array, not an .npz bundle")
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise DataError(f"{path}: a single array, not an .npz bundle")
+        with archive:
             missing = [key for key in keys if key not in archive]
             if missing:
                 raise DataError(f"{path}: the array {missing[0]!r} is missing; a bundle holds {', '.join(keys)}")
             return {key: _mapped(path, key, archive) for key in (*keys, *optional) if key in archive}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # zipfile, zlib and numpy raise many kinds on a damaged file
         reason = (
             "it holds Python objects, which are never loaded" if "pickle" in str(error).lower() else "it may be damaged"
         )
         raise DataError(f"{path}: not a readable .npz bundle; {reason}") from error
+
+
+def _texts(array: npt.NDArray[Any]) -> list[str]:
+    """The entries of an array as text, also where it holds bytes."""
+    return [text.decode() if isinstance(text, bytes) else str(text) for text in array.reshape(-1).tolist()]
 
 
 def _mapped(path: Path, key: str, archive: Any) -> npt.NDArray[Any]:

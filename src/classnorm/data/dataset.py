@@ -217,7 +217,9 @@ def check_features(features: npt.ArrayLike, where: str) -> FloatArray:
             matrix = matrix.astype(np.float32)
     for number, chunk in enumerate(row_chunks(matrix)):
         # A sum is finite only if its parts are; it may overflow, so the slow look decides.
-        if not np.isfinite(chunk.sum(dtype=np.float64)):
+        with np.errstate(invalid="ignore", over="ignore"):
+            total = chunk.sum(dtype=np.float64)
+        if not np.isfinite(total):
             bad = np.flatnonzero(~np.isfinite(chunk).all(axis=1))
             if len(bad):
                 raise DataError(
@@ -266,7 +268,8 @@ def _integers(values: npt.ArrayLike, what: str, where: str) -> IntArray:
     array = np.asarray(values)
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
-    if array.dtype.kind not in "iu" and not (array.dtype.kind == "f" and np.array_equal(array, np.round(array))):
+    whole = array.dtype.kind == "f" and np.isfinite(array).all() and np.array_equal(array, np.round(array))
+    if array.dtype.kind not in "iu" and not whole:
         raise DataError(f"{where}: {what} must be whole numbers, not {array.dtype}")
     return array.reshape(-1).astype(np.int64)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -55,8 +56,10 @@ def synthetic(config: SyntheticConfig | None = None) -> ZeroShotDataset:
     config = config or SyntheticConfig()
     if not (config.classes - config.unseen >= 2 and config.unseen >= 0 and config.rows >= 2 * config.classes):
         raise ConfigError("synthetic: needs at least 2 seen classes and 2 rows a class")
-    if min(config.features, config.attributes, config.factors) < 1 or config.noise < 0:
-        raise ConfigError("synthetic: features, attributes and factors must be positive and noise not negative")
+    if min(config.features, config.attributes, config.factors) < 1:
+        raise ConfigError("synthetic: features, attributes and factors must be positive")
+    if not (math.isfinite(config.noise) and config.noise >= 0 and config.seed >= 0):
+        raise ConfigError("synthetic: noise and seed must not be negative")
     generator = np.random.default_rng(config.seed)
     factors = generator.standard_normal((config.classes, config.factors))
     loadings = generator.standard_normal((config.factors, config.attributes)) / np.sqrt(config.factors)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ def read_features(path: Path) -> FloatArray:
     readers: dict[str, Callable[[Path], Any]] = {
         ".npy": _read_npy,
         ".npz": lambda file: read_npz(file, ("features",))["features"],
-        ".mat": lambda file: read_mat(file, ["features"])["features"].T,
+        ".mat": lambda file: np.asarray(read_mat(file, ["features"])["features"]).T,
         ".csv": lambda file: _read_csv(file)[1],
         ".parquet": lambda file: _read_parquet(file)[1],
     }
@@ -51,9 +53,9 @@ def read_descriptors(path: Path) -> dict[str, npt.NDArray[np.float64]]:
         raise DataError(f"{path}: the first column must hold class names")
     if len(names) != len(table) or table.ndim != 2:
         raise DataError(f"{path}: {len(names)} class names for a table of shape {table.shape}; give one row per class")
-    twice = {name for name in names if names.count(name) > 1}
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise DataError(f"{path}: class name {sorted(twice)[0]!r} occurs twice; names must be distinct")
+        raise DataError(f"{path}: class name {twice[0]!r} occurs twice; names must be distinct")
     return dict(zip(names, table, strict=True))
 
 
@@ -81,18 +83,29 @@ def _read_named_npy(path: Path) -> Named:
     names_file = path.with_suffix(".txt")
     if not names_file.is_file():
         raise DataError(f"{names_file}: no such file; an .npy table needs its class names there, one a line")
-    names = [line.strip() for line in names_file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return names, np.asarray(_read_npy(path), dtype=np.float64)
+    try:
+        lines = names_file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{names_file}: not readable as UTF-8 text ({error})") from error
+    array = _read_npy(path)
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"{path}: holds {array.dtype}, not numbers")
+    return [line.strip() for line in lines if line.strip()], array.astype(np.float64)
 
 
 def _read_json(path: Path) -> Named:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        # Pairs instead of a dict, which would keep the last of two classes with the same name.
+        document = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=tuple)
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: not readable JSON ({error})") from error
-    if not isinstance(document, dict) or not document:
+    if not isinstance(document, tuple) or not document:
         raise DataError(f'{path}: must hold {{"class name": [numbers], …}}')
-    return list(document), _matrix(list(document.values()), path, list(document))
+    for name, values in document:
+        if not isinstance(values, list):
+            raise DataError(f"{path}: class {name!r} must be a list of numbers")
+    names = [name for name, _ in document]
+    return names, _matrix([values for _, values in document], path, names)
 
 
 def _read_csv(path: Path) -> Named:
@@ -101,8 +114,8 @@ def _read_csv(path: Path) -> Named:
             rows = [row for row in csv.reader(file) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: not a readable CSV file ({error})") from error
-    if rows and not any(_is_number(cell) for cell in rows[0]):
-        rows = rows[1:]  # a header
+    if rows and _is_header(rows[0]):
+        rows = rows[1:]
     if not rows:
         raise DataError(f"{path}: holds no rows")
     if all(_is_number(row[0]) for row in rows):
@@ -119,13 +132,24 @@ def _read_parquet(path: Path) -> Named:
         raise DataError(f"{path}: reading Parquet needs pyarrow; pip install 'classnorm[parquet]'") from error
     try:
         table = pyarrow.parquet.read_table(path)
-    except (pyarrow.ArrowInvalid, OSError) as error:
+    except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet file") from error
     columns = [column.to_numpy() for column in table.columns]
+    for name, column in zip(table.column_names, columns, strict=True):
+        if column.dtype.kind not in "fiubOUS":
+            raise DataError(f"{path}: the column {name!r} holds {column.dtype}, not numbers")
     if columns and columns[0].dtype.kind in "OUS":
         names = [str(name) for name in columns[0]]
         return names, _matrix(np.stack(columns[1:], axis=1) if len(columns) > 1 else [], path, names)
     return None, _matrix(np.stack(columns, axis=1) if columns else [], path)
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    """Whether a first line names columns: by words, or by counting them 0, 1, 2, … as data frames do."""
+    counted = [str(i) for i in range(len(cells))]
+    if len(cells) > 2 and (cells == counted or cells[1:] == counted[:-1]):
+        return True
+    return not any(_is_number(cell) for cell in cells)
 
 
 def _is_number(text: str) -> bool:
@@ -145,13 +169,14 @@ def _matrix(rows: Any, path: Path, names: list[str] | None = None) -> npt.NDArra
         raise DataError(f"{path}: {_which(odd, names)} has {lengths[odd]} values, the first {lengths[0]}")
     try:
         return np.array(rows, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         for i, row in enumerate(rows):
             for value in row:
                 try:
                     float(value)
-                except (TypeError, ValueError):
-                    raise DataError(f"{path}: {_which(i, names)} holds {value!r}, which is not a number") from None
+                except (TypeError, ValueError, OverflowError):
+                    shown = textwrap.shorten(repr(value), 60, placeholder="…")
+                    raise DataError(f"{path}: {_which(i, names)} holds {shown}, which is not a number") from None
         raise
 
 

@@ -43,13 +43,14 @@ def validation_dataset(dataset: ZeroShotDataset, kind: SplitKind = "matched", se
     train = dataset.split.train
     held_out = np.isin(dataset.labels[train], unseen)
     rest = generator.permutation(train[~held_out])
-    # Stratified: within each class, the first share of the shuffled rows goes to pseudo-seen; one row always stays.
+    # Stratified: of each class the first few shuffled rows go to pseudo-seen; one row always stays. How many is rounded
+    # from class to class, not each for itself, so that the share is right where classes have few rows, too.
     labels = dataset.labels[rest]
     order = np.argsort(labels, kind="stable")
     rest, labels = rest[order], labels[order]
     _, first, count = np.unique(labels, return_index=True, return_counts=True)
     rank = np.arange(len(rest)) - np.repeat(first, count)  # 0, 1, … within each class
-    n_test = np.minimum(np.round(row_share * count), count - 1)
+    n_test = np.minimum(np.diff(np.round(row_share * np.cumsum(count)), prepend=0), count - 1)
     to_test = rank < np.repeat(n_test, count)
     if not to_test.any() and (count > 1).any():
         to_test[int(first[count.argmax()])] = True  # tiny data: at least one pseudo-seen row

@@ -59,11 +59,11 @@ def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey =
     )
     table = read_mat(feature_file, ["features", "labels"], optional=["image_files", "allclasses_names"])
     names = _strings(splits["allclasses_names"], splits_file, "allclasses_names")
-    labels = _labels(table["labels"], feature_file, len(names))
     if "allclasses_names" in table:
-        labels = _join_by_name(
-            labels, _strings(table["allclasses_names"], feature_file, "allclasses_names"), names, feature_file
-        )
+        own = _strings(table["allclasses_names"], feature_file, "allclasses_names")
+        labels = _join_by_name(_labels(table["labels"], feature_file, len(own)), own, names, feature_file)
+    else:
+        labels = _labels(table["labels"], feature_file, len(names))
     files = _strings(table["image_files"], feature_file, "image_files") if "image_files" in table else None
     if files is not None:
         _check_image_folders(files, labels, names, feature_file)
@@ -95,6 +95,7 @@ def save_gbu(dataset: ZeroShotDataset, folder: Path, features: str = "features")
     names = np.empty((dataset.n_classes, 1), dtype=object)
     names[:, 0] = dataset.class_names
     norms = np.linalg.norm(dataset.descriptors.astype(np.float64), axis=1, keepdims=True)
+    norms[np.abs(norms - 1.0) < 1e-6] = 1.0  # unit norm already: dividing again would only change the last digit
     table: dict[str, Any] = {
         "features": np.ascontiguousarray(np.asarray(dataset.features, dtype=np.float32).T),
         "labels": dataset.labels.reshape(-1, 1) + 1.0,
@@ -150,15 +151,17 @@ def _read_v73(path: Path, keys: Sequence[str]) -> dict[str, Any]:
             if key not in file:
                 continue
             data = file[key]
-            if data.dtype == h5py.ref_dtype:  # a cell array of strings
-                content[key] = [_characters(file[reference][()]) for reference in data[()].reshape(-1)]
+            if data.attrs.get("MATLAB_empty"):  # holds its size instead of values
+                content[key] = np.zeros((0, 0))
+            elif data.dtype == h5py.ref_dtype:  # a cell array of strings
+                content[key] = [_characters(file[reference]) for reference in data[()].reshape(-1)]
             else:
                 content[key] = data[()].T  # MATLAB is column-major
     return content
 
 
-def _characters(codes: npt.NDArray[Any]) -> str:
-    return "".join(map(chr, codes.reshape(-1).tolist()))
+def _characters(codes: Any) -> str:
+    return "" if codes.attrs.get("MATLAB_empty") else "".join(map(chr, codes[()].reshape(-1).tolist()))
 
 
 def _strings(cells: Any, path: Path, key: str) -> list[str]:
@@ -175,7 +178,7 @@ def _strings(cells: Any, path: Path, key: str) -> list[str]:
 
 def _numbers(values: Any, path: Path, key: str) -> npt.NDArray[np.int64]:
     array = np.asarray(values).reshape(-1)
-    if array.dtype.kind not in "iuf" or not np.array_equal(array, np.round(array)):
+    if array.dtype.kind not in "iuf" or not np.array_equal(array, np.round(array)) or not np.isfinite(array).all():
         raise DataError(f"{path}: {key} must hold whole numbers")
     return array.astype(np.int64)
 

@@ -125,8 +125,7 @@ class Scorer:
         position = {name: i for i, name in enumerate(self.class_names)}
         unknown = [name for name in names if name not in position]
         if unknown:
-            near = [n for n in position if unknown[0].lower() in n.lower()][:5] or list(position)[:5]
-            raise unknown_name("class", unknown[0], near)
+            raise unknown_name("class", unknown[0], position)
         index = np.array([position[name] for name in dict.fromkeys(names)], dtype=np.int64)
         return replace(
             self,
@@ -172,7 +171,7 @@ class Scorer:
         from classnorm.methods import METHODS  # the registry imports the methods, which import this module
 
         folder = Path(path)
-        if not folder.is_dir():
+        if folder.name in ("model.json", "model.safetensors") and not folder.is_dir():
             folder = folder.parent
         document, content = _read_model(folder)
         try:

@@ -1,0 +1,95 @@
+"""`classnorm data check` and `data convert`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from classnorm.data import load
+
+Arrays = dict[str, Any]
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, arrays: Arrays, write_bundle: Callable[..., Path]) -> Path:
+    return write_bundle(tmp_path / "zoo.npz", arrays)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, arrays: Arrays, write_gbu: Callable[..., Path]) -> Path:
+    return write_gbu(tmp_path / "gbu", arrays, features="vit")
+
+
+def test_check_as_json_says_what_the_dataset_is(classnorm: Command, bundle: Path) -> None:
+    document = json.loads(classnorm("data", "check", bundle, "--json").out)
+    data = load(bundle)
+    assert document["name"] == "zoo"
+    assert document["sizes"] == data.sizes
+    assert (document["checksum"], document["split_checksum"]) == (data.checksum, data.split.checksum)
+    assert (document["benchmark"], document["notices"]) == (None, [])
+
+
+def test_check_passes_notices_on(classnorm: Command, tmp_path: Path, arrays: Arrays) -> None:
+    np.savez(tmp_path / "x.npz", **arrays | {"test_seen_idx": np.zeros(0, dtype=int)})
+    document = json.loads(classnorm("data", "check", tmp_path / "x.npz", "--json").out)
+    assert "no test rows of seen classes" in document["notices"][0]
+
+
+def test_check_of_a_folder_takes_its_feature_file_by_name(classnorm: Command, folder: Path) -> None:
+    document = json.loads(classnorm("data", "check", folder, "--features", "vit", "--json").out)
+    assert document["provenance"]["features"] == "vit"
+
+
+def test_check_without_json_ends_with_a_word_for_people(classnorm: Command, bundle: Path) -> None:
+    assert classnorm("data", "check", bundle).out.endswith("ready to train\n")
+
+
+def test_check_recognises_the_real_cub(classnorm: Command, real_data: Path) -> None:
+    cub = real_data / "xlsa17" / "data" / "CUB"
+    document = json.loads(classnorm("data", "check", cub, "--features", "efficientnet_lite0", "--json").out)
+    assert (document["benchmark"], document["sizes"]["rows"]) == ("CUB", 11788)
+
+
+def test_a_bundle_made_into_a_folder_and_back_is_the_same(classnorm: Command, bundle: Path, tmp_path: Path) -> None:
+    classnorm("data", "convert", bundle, tmp_path / "folder")
+    which = ["--features", "features", "--attributes", "original_att"]
+    classnorm("data", "convert", tmp_path / "folder", tmp_path / "back.npz", *which)
+    assert load(tmp_path / "back.npz").checksum == load(bundle).checksum
+
+
+@pytest.mark.parametrize("attributes", ["att", "original_att"])
+def test_a_folder_made_into_a_bundle_and_back_is_the_same(
+    classnorm: Command, folder: Path, tmp_path: Path, attributes: Any
+) -> None:
+    classnorm("data", "convert", folder, tmp_path / "x.npz", "--features", "vit", "--attributes", attributes)
+    classnorm("data", "convert", tmp_path / "x.npz", tmp_path / "back")
+    again = load(tmp_path / "back", features="features", attributes=attributes)
+    assert again.checksum == load(folder, features="vit", attributes=attributes).checksum
+
+
+def test_convert_as_json_names_the_target_and_what_it_holds(classnorm: Command, bundle: Path, tmp_path: Path) -> None:
+    document = json.loads(classnorm("data", "convert", bundle, tmp_path / "copy.npz", "--json").out)
+    assert document["target"] == str(tmp_path / "copy.npz")
+    assert document["checksum"] == load(tmp_path / "copy.npz").checksum
+
+
+def test_float16_halves_the_features_and_keeps_their_values_nearly(
+    classnorm: Command, bundle: Path, tmp_path: Path
+) -> None:
+    classnorm("data", "convert", bundle, tmp_path / "half.npz", "--float16")
+    half = load(tmp_path / "half.npz").features
+    assert half.dtype == np.float16
+    np.testing.assert_allclose(half, load(bundle).features, rtol=1e-3, atol=1e-4)
+
+
+def test_a_folder_is_not_converted_onto_itself(classnorm: Command, folder: Path) -> None:
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    outcome = classnorm("data", "convert", folder, folder / ".." / "gbu", "--features", "vit")
+    assert outcome.code == 2 and "is the dataset itself" in outcome.err
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before

@@ -1,0 +1,161 @@
+"""`classnorm predict`: classes unknown at training time, and the shapes of its answers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from classnorm import Scorer
+
+Command = Callable[..., Any]
+Table = dict[str, np.ndarray]
+
+
+@pytest.fixture
+def features(tmp_path: Path, world: Any) -> Path:
+    np.save(tmp_path / "features.npy", world.features)
+    return tmp_path / "features.npy"
+
+
+def as_csv(folder: Path, table: Table) -> Path:
+    with (folder / "new.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([name, *row.tolist()] for name, row in table.items())
+    return folder / "new.csv"
+
+
+def as_parquet(folder: Path, table: Table) -> Path:
+    columns = np.stack(list(table.values())).T
+    pq.write_table(
+        pa.table({"name": list(table)} | {f"a{i}": c for i, c in enumerate(columns)}), folder / "new.parquet"
+    )
+    return folder / "new.parquet"
+
+
+def as_json(folder: Path, table: Table) -> Path:
+    (folder / "new.json").write_text(json.dumps({name: row.tolist() for name, row in table.items()}))
+    return folder / "new.json"
+
+
+def as_npy(folder: Path, table: Table) -> Path:
+    np.save(folder / "new.npy", np.stack(list(table.values())))
+    (folder / "new.txt").write_text("\n".join(table))
+    return folder / "new.npy"
+
+
+def read(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.mark.parametrize("write", [as_csv, as_parquet, as_json, as_npy])
+def test_new_classes_are_told_apart_far_above_chance(
+    classnorm: Command, trained: Path, world: Any, features: Path, tmp_path: Path, write: Callable[..., Path]
+) -> None:
+    new = write(tmp_path, world.descriptors)
+    outcome = classnorm("predict", trained, features, "--descriptors", new, "--only", *world.descriptors)
+    predicted = [row["class"] for row in read(outcome.out)]
+    assert np.mean([a == b for a, b in zip(predicted, world.truth, strict=True)]) > 0.6  # chance: 0.2
+
+
+def test_new_classes_compete_with_all_known_ones(
+    classnorm: Command, trained: Path, world: Any, features: Path, tmp_path: Path
+) -> None:
+    outcome = classnorm("predict", trained, features, "--descriptors", as_json(tmp_path, world.descriptors))
+    predicted = [row["class"] for row in read(outcome.out)]
+    assert np.mean([a == b for a, b in zip(predicted, world.truth, strict=True)]) > 0.15  # chance: 0.025
+
+
+def test_known_classes_are_recognised(classnorm: Command, trained: Path, world: Any, tmp_path: Path) -> None:
+    rows = world.data.split.test_seen
+    np.save(tmp_path / "x.npy", world.data.features[rows])
+    predicted = [row["class"] for row in read(classnorm("predict", trained, tmp_path / "x.npy").out)]
+    truth = [world.data.class_names[c] for c in world.data.labels[rows]]
+    assert np.mean([a == b for a, b in zip(predicted, truth, strict=True)]) > 0.8  # chance: 0.03
+
+
+def test_csv_has_one_line_for_each_row_and_rank(classnorm: Command, trained: Path, world: Any, features: Path) -> None:
+    lines = classnorm("predict", trained, features, "--top", 3).out.splitlines()
+    assert lines[0] == "row,rank,class,score,kind"
+    pairs = [tuple(map(int, line.split(",")[:2])) for line in lines[1:]]
+    assert pairs == [(row, rank) for row in range(len(world.features)) for rank in (1, 2, 3)]
+
+
+def test_ranks_go_from_the_highest_score_down(classnorm: Command, trained: Path, features: Path) -> None:
+    rows = read(classnorm("predict", trained, features, "--top", 35).out)
+    scores = np.array([float(row["score"]) for row in rows]).reshape(-1, 35)
+    assert (np.diff(scores, axis=1) <= 0).all()
+
+
+def test_scores_are_those_of_the_scorer(classnorm: Command, trained: Path, world: Any, features: Path) -> None:
+    rows = read(classnorm("predict", trained, features).out)
+    scores = Scorer.load(trained).scores(world.features)
+    np.testing.assert_allclose([float(row["score"]) for row in rows], scores.max(axis=1), atol=1e-4)
+
+
+def test_top_beyond_the_number_of_classes_gives_all_of_them(
+    classnorm: Command, trained: Path, world: Any, features: Path
+) -> None:
+    rows = read(classnorm("predict", trained, features, "--top", 999).out)
+    assert len(rows) == 35 * len(world.features)
+
+
+def test_json_is_one_document_with_the_same_answers(classnorm: Command, trained: Path, features: Path) -> None:
+    document = json.loads(classnorm("predict", trained, features, "--top", 2, "--json").out)
+    rows = read(classnorm("predict", trained, features, "--top", 2).out)
+    assert [{key: str(value) for key, value in entry.items()} for entry in document] == rows
+
+
+def test_only_restricts_the_answers(classnorm: Command, trained: Path, world: Any, features: Path) -> None:
+    pair = world.data.class_names[3], world.data.class_names[8]
+    rows = read(classnorm("predict", trained, features, "--only", *pair).out)
+    assert {row["class"] for row in rows} <= set(pair)
+
+
+def test_the_kind_says_whether_a_class_had_training_rows(
+    classnorm: Command, trained: Path, world: Any, features: Path
+) -> None:
+    rows = read(classnorm("predict", trained, features, "--top", 35).out)
+    kinds = {row["class"]: row["kind"] for row in rows}
+    expected = {n: "seen" if s else "unseen" for n, s in zip(world.data.class_names, world.data.seen, strict=True)}
+    assert kinds == expected
+
+
+def test_a_known_class_may_come_again_with_the_same_descriptor(
+    classnorm: Command, trained: Path, world: Any, features: Path, tmp_path: Path
+) -> None:
+    again = dict(zip(world.data.class_names, world.data.descriptors, strict=True))
+    with_table = classnorm("predict", trained, features, "--descriptors", as_csv(tmp_path, again))
+    assert with_table.out == classnorm("predict", trained, features).out
+
+
+def test_a_known_class_with_another_descriptor_is_refused(
+    classnorm: Command, trained: Path, world: Any, features: Path, tmp_path: Path
+) -> None:
+    other = {world.data.class_names[4]: world.data.descriptors[5]}
+    outcome = classnorm("predict", trained, features, "--descriptors", as_csv(tmp_path, other))
+    assert outcome.code == 2
+    assert f"class {world.data.class_names[4]!r} is known to the model with another descriptor" in outcome.err
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_out_writes_what_stdout_would_say(
+    classnorm: Command, trained: Path, features: Path, tmp_path: Path, suffix: str
+) -> None:
+    target = tmp_path / f"answers{suffix}"
+    outcome = classnorm("predict", trained, features, "--out", target)
+    expected = classnorm("predict", trained, features, *(["--json"] if suffix == ".json" else [])).out
+    assert outcome.out == ""
+    assert target.read_text() == expected
+
+
+def test_the_model_may_be_named_by_its_file(classnorm: Command, trained: Path, features: Path) -> None:
+    by_file = classnorm("predict", trained / "model.safetensors", features)
+    assert by_file.out == classnorm("predict", trained, features).out

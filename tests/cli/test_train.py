@@ -1,0 +1,122 @@
+"""`classnorm train` as a user runs it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from classnorm.cli import main
+from classnorm.data import SyntheticConfig, save_bundle, synthetic
+from classnorm.experiments.run_folder import Result
+
+QUICK = ["--hidden", "32", "--epochs", "3", "--lr", "3e-3"]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "small.npz"
+    save_bundle(synthetic(SyntheticConfig(classes=30, unseen=8, rows=900, features=32, attributes=20)), path)
+    return path
+
+
+def train_json(capsys, *arguments):
+    main(["train", *map(str, arguments), "--json", "--quiet"])
+    out, err = capsys.readouterr()
+    assert err == ""
+    return json.loads(out)
+
+
+def test_json_has_the_promised_shape(capsys, bundle, tmp_path):
+    document = train_json(capsys, bundle, *QUICK, "--seeds", 2, "--out", tmp_path)
+    assert {"dataset", "method", "recipe", "runs", "mean", "std"} <= document.keys()
+    assert {"name", "checksum", "sizes"} <= document["dataset"].keys()
+    assert [run["seed"] for run in document["runs"]] == [0, 1]
+    names = {"unseen", "seen", "harmonic", "zsl", "ausuc"}
+    for run in document["runs"]:
+        assert {"seed", "scores", "calibration", "train_seconds", "fit_seconds", "model"} <= run.keys()
+        assert run["scores"].keys() == names
+    for name in names:
+        values = [run["scores"][name] for run in document["runs"]]
+        assert document["mean"][name] == pytest.approx(np.mean(values), abs=1e-3)
+        assert document["std"][name] == pytest.approx(np.std(values, ddof=1), abs=1e-3)
+
+
+def test_the_model_path_of_a_run_is_a_run_folder(capsys, bundle, tmp_path):
+    document = train_json(capsys, bundle, *QUICK, "--calibration", "none", "--out", tmp_path)
+    from pathlib import Path
+
+    assert Result.read(Path(document["runs"][0]["model"])).scores == document["runs"][0]["scores"]
+
+
+def test_every_field_of_the_config_is_a_flag_and_reaches_the_training(capsys, bundle, tmp_path):
+    flags = {
+        "epochs": 2, "batch_size": 64, "optimizer": "adamw", "lr": 0.001, "weight_decay": 0.01, "momentum": 0.5,
+        "schedule": "cosine", "lr_drop": 0.5, "lr_drop_at": 0.25, "calibration": "bias:0.25", "validation": "paper",
+        "validation_splits": 1, "layers": 4, "hidden": 24, "attribute_normalization": "standardize",
+        "normalization": "class-variance", "standardize_before_relu": False, "final_relu": False, "init": "xavier",
+        "hidden_init": "kaiming_fan_in", "attribute_correction": True, "init_distribution": "normal",
+        "logits": "cosine", "gamma": "auto", "learn_gamma": True, "entropy_weight": 0.002,
+    }  # fmt: skip
+    arguments = [text for name, value in flags.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+    document = train_json(capsys, bundle, *arguments, "--out", tmp_path)
+    assert document["config"] == flags
+
+
+def test_the_table_goes_to_stdout_and_progress_to_stderr(capsys, bundle, tmp_path):
+    main(["train", str(bundle), *QUICK, "--calibration", "none", "--out", str(tmp_path)])
+    out, err = capsys.readouterr()
+    assert "AUSUC" in out
+    assert "epoch 3/3" in err
+    assert "epoch" not in out
+
+
+def test_the_default_folder_says_dataset_method_and_recipe(capsys, bundle, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train_json(capsys, bundle, *QUICK, "--calibration", "none", "--recipe", "baseline", "--seed", 3)
+    assert (tmp_path / "runs" / "synthetic" / "classnorm-baseline" / "seed-3" / "result.json").is_file()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], []])
+def test_the_front_page_lists_the_commands(capsys, arguments):
+    main(arguments)
+    out = capsys.readouterr().out
+    assert all(command in out for command in ("train", "evaluate", "predict", "report", "data check", "data convert"))
+
+
+@pytest.mark.parametrize(
+    "command", [["train"], ["evaluate"], ["predict"], ["report"], ["data", "check"], ["data", "convert"]]
+)
+def test_every_command_has_a_help_text_with_examples(capsys, command):
+    with pytest.raises(SystemExit) as caught:
+        main([*command, "--help"])
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    assert "Examples:" in out
+    assert f"  classnorm {' '.join(command)}" in out
+
+
+def test_a_run_killed_by_a_signal_resumes_to_the_same_weights(bundle, tmp_path):
+    """A real process, a real SIGKILL, the same bytes in the end."""
+    base = [sys.executable, "-m", "classnorm", "train", str(bundle), "--hidden", "256", "--epochs", "60"]
+    base += ["--calibration", "none", "--checkpoint-every", "3", "--quiet", "--json"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run([*base, "--out", str(tmp_path / "whole")], check=True, env=environment, stdout=subprocess.DEVNULL)
+    victim = subprocess.Popen([*base, "--out", str(tmp_path / "killed")], env=environment, stdout=subprocess.DEVNULL)
+    checkpoint = tmp_path / "killed" / "seed-0" / "checkpoint" / "training.safetensors"
+    deadline = time.monotonic() + 60
+    while not checkpoint.exists() and victim.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    assert checkpoint.exists(), "the run ended before it could be killed"
+    subprocess.run(
+        [*base, "--out", str(tmp_path / "killed"), "--resume"], check=True, env=environment, stdout=subprocess.DEVNULL
+    )
+    weights = [(tmp_path / name / "seed-0" / "model.safetensors").read_bytes() for name in ("whole", "killed")]
+    assert weights[0] == weights[1]
+    assert not checkpoint.exists()
