@@ -175,32 +175,30 @@ def test_calibrated_scores_are_the_scores_of_calibrated_logits_of_any_precision(
 
 @SEEDS
 def test_the_chosen_bias_is_as_good_as_any_of_a_dense_grid(seed):
-    """There are candidates between any two neighbours of up to 200 margins, so nothing better exists."""
+    """There are candidates between any two neighbours of up to 200 turning points, so nothing better exists."""
     case = random_case(seed)
     _, harmonic = choose_calibration([side_scores(*case)], "bias")
     assert harmonic >= max(harmonic_by_argmax(case, Calibration("bias", b)) for b in np.linspace(-1, 4, 501)) - 1e-9
 
 
-@pytest.mark.parametrize("seen_factor", [1.0, 2.1, 0.77])  # with the best scale in the middle, near 0.4 and near 1.2
-def test_the_chosen_scale_is_the_best_of_steps_of_0_005(seen_factor):
-    logits, labels, seen_mask = random_case(0)
+@pytest.mark.parametrize("seen_factor", [1.0, 5.0, 0.3])  # with the best scale near 0.9, 0.2 and 3
+@SEEDS
+def test_the_chosen_scale_is_as_good_as_any_of_a_dense_grid(seed, seen_factor):
+    logits, labels, seen_mask = random_case(seed)
     case = np.where(seen_mask, seen_factor * logits, logits), labels, seen_mask
     _, harmonic = choose_calibration([side_scores(*case)], "scale")
-    best = max(harmonic_by_argmax(case, Calibration("scale", k / 200)) for k in range(80, 241))
-    assert harmonic == pytest.approx(best)
+    grid = np.linspace(0.6, 1.2, 601) / seen_factor
+    assert harmonic >= max(harmonic_by_argmax(case, Calibration("scale", s)) for s in grid) - 1e-9
 
 
-@SEEDS
-def test_a_finer_scale_gains_no_more_than_the_rows_that_turn_within_half_a_step(seed):
-    """A row turns where s is its best unseen over its best seen score, and ∂H/∂U and ∂H/∂S are at most 2."""
-    case = random_case(seed, n=800)
-    sides = side_scores(*case)
-    _, harmonic = choose_calibration([sides], "scale")
-    finest = max(np.linspace(0.7, 1.1, 401), key=lambda s: harmonic_by_argmax(case, Calibration("scale", s)))
-    turning = np.abs(sides.best_unseen / sides.best_seen - finest) <= 0.0025 + 1e-9
-    turning_weight = max(sides.weights[turning & side].sum() for side in (sides.is_seen, ~sides.is_seen))
-    assert 100 * turning_weight < 4  # else the bound would say little
-    assert harmonic_by_argmax(case, Calibration("scale", finest)) - harmonic <= 2 * 100 * turning_weight
+def test_the_chosen_scale_is_as_good_as_any_where_scores_are_negative():
+    """A negative score rises when it is multiplied by less than 1: the best scale is above 1."""
+    logits, labels, seen_mask = random_case(0)
+    case = logits - 30, labels, seen_mask
+    calibration, harmonic = choose_calibration([side_scores(*case)], "scale")
+    assert calibration.value > 1
+    best = max(harmonic_by_argmax(case, Calibration("scale", s)) for s in np.linspace(0.9, 1.4, 501))
+    assert harmonic >= best - 1e-9
 
 
 @pytest.mark.parametrize("kind", ["any", "scale", "bias", "grid"])

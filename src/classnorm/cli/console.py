@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:  # PyTorch is slow to import, and not every command needs it
     from classnorm.training import Epoch, Progress
 
 __all__ = ["notice", "print_json", "print_table", "progress_display"]
+
+_SECONDS_BETWEEN_LINES = 5.0
 
 Announce = Callable[[str], "Progress | None"]
 
@@ -70,9 +73,13 @@ def _bar(bars: Bars, stage: str) -> Progress:
 
 
 def _lines(stage: str) -> Progress:
+    """A line when the stage ends, and one every few seconds until then."""
+    last = time.monotonic()
+
     def update(epoch: Epoch) -> None:
-        every = max(1, epoch.total // 5)
-        if epoch.number % every == 0 or epoch.number == epoch.total:
+        nonlocal last
+        if epoch.number == epoch.total or time.monotonic() - last > _SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
             print(f"{stage}: epoch {epoch.number}/{epoch.total}, loss {epoch.loss:.3f}", file=sys.stderr, flush=True)
 
     return update

@@ -22,10 +22,10 @@ from classnorm.metrics.curve import SideScores
 __all__ = ["PAPER_SCALES", "Calibration", "calibrated_scores", "choose_calibration"]
 
 PAPER_SCALES = (1.0, 0.95, 0.9, 0.85, 0.8)
-_FINE_SCALES = tuple(round(1.2 - 0.005 * i, 3) for i in range(161))  # 1.2 … 0.4
-_N_BIASES = 400
+_N_CANDIDATES = 400
 
 CalibrationKind = Literal["none", "scale", "bias"]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -121,12 +121,18 @@ def _mean_harmonic(validation: Sequence[SideScores], calibration: Calibration) -
 
 
 def _candidates(validation: Sequence[SideScores], kind: str) -> list[list[Calibration]]:
-    scales = [Calibration("scale", s) for s in (PAPER_SCALES if kind == "grid" else _FINE_SCALES)]
-    if kind in ("scale", "grid"):
-        return [scales]
-    margins = np.concatenate([sides.margin for sides in validation])
-    margins = margins[np.isfinite(margins)]
-    levels = (np.arange(_N_BIASES) + 0.5) / _N_BIASES
-    biases = [Calibration("bias", float(b)) for b in np.unique(np.quantile(margins, levels))] if len(margins) else []
-    groups = [biases] if biases else []
-    return groups if kind == "bias" else [scales, *groups]
+    """Values spread over those at which rows turn from their best seen to their best unseen class."""
+    if kind == "grid":
+        return [[Calibration("scale", scale) for scale in PAPER_SCALES]]
+    turns: dict[CalibrationKind, list[Floats]] = {"scale": [], "bias": []}
+    for sides in validation:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = sides.best_unseen / sides.best_seen
+        turns["scale"].append(ratio[np.isfinite(ratio) & (ratio > 0)])
+        turns["bias"].append(sides.margin[np.isfinite(sides.margin)])
+    levels = (np.arange(_N_CANDIDATES) + 0.5) / _N_CANDIDATES
+    return [
+        [Calibration(name, float(value)) for value in np.unique(np.quantile(np.concatenate(values), levels))]
+        for name, values in turns.items()
+        if kind in ("any", name) and any(len(part) for part in values)
+    ]

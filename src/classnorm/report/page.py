@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import base64
 import html
+import io
 from collections.abc import Sequence
 
-from classnorm.report.plots import example_grid, png, seen_unseen_plot
-from classnorm.report.summary import SCORES, Group
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from classnorm.report.plots import png, seen_unseen_plot
+from classnorm.report.summary import SCORES, Group, unseen_examples
 from classnorm.report.tables import rows
 
-__all__ = ["examples_png", "page"]
+__all__ = ["page"]
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -18,25 +23,46 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #8885; }
+th, td { padding: .35rem .5rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #8885; }
 th:first-child, td:first-child { text-align: left; }
 tr.best td { font-weight: 600; }
 img { max-width: 100%; height: auto; background: white; border-radius: 4px; }
+img { width: 42rem; }
+.gallery { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); gap: 1rem .5rem; }
+figure { margin: 0; text-align: center; font-size: .8rem; line-height: 1.25; }
+figure img { width: 6rem; display: block; margin: 0 auto .3rem; }
+.right { color: #007A5A; } .wrong { color: #C14A00; }
+@media (prefers-color-scheme: dark) { .right { color: #2BC79A; } .wrong { color: #FF9352; } }
 dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; overflow-wrap: anywhere; }
 footer { margin-top: 2rem; font-size: .85rem; opacity: .75; }
 @media print { body { max-width: none; margin: 0; } h2, img, table { break-inside: avoid; } }
 """
 
 
-def examples_png(group: Group) -> bytes | None:
-    """Unseen test images and what the group's first run said of them; None where the data has no images."""
-    result = group.results[0]
-    examples, predictions = result.arrays("examples"), result.arrays("predictions")
-    if examples is None or predictions is None or not len(examples["position"]):
-        return None
-    names, at = predictions["class_names"], examples["position"]
-    truth, guess = names[predictions["label"][at]].tolist(), names[predictions["top1"][at]].tolist()
-    return png(example_grid(examples["image"], truth, guess))
+def _gallery(group: Group) -> str:
+    """Unseen test images and what the group's first run said of them; nothing where the data has no images."""
+    examples = unseen_examples(group)
+    if examples is None:
+        return ""
+    cards = []
+    for image, true, guess in zip(*examples, strict=True):
+        right = true == guess
+        verdict = "✓" if right else f"✗ {html.escape(guess)}"
+        cards.append(
+            f"<figure>{_image(_thumbnail(image), true)}<figcaption>{html.escape(true)}"
+            f'<br><span class="{"right" if right else "wrong"}">{verdict}</span></figcaption></figure>'
+        )
+    return (
+        "<h3>Classes it never saw</h3><p>Test images of unseen classes with their true class, and beneath it ✓ or what "
+        f"{html.escape(group.label)} (seed {group.results[0].document['seed']}) said instead; all classes compete.</p>"
+        f'<div class="gallery">{"".join(cards)}</div>'
+    )
+
+
+def _thumbnail(image: npt.NDArray[np.uint8]) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(image).resize((96, 96), Image.Resampling.BICUBIC).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def page(groups: Sequence[Group], title: str) -> str:
@@ -62,15 +88,9 @@ def _dataset_section(name: str, groups: Sequence[Group]) -> list[str]:
         f"{sizes['train_rows']} training rows, {sizes['test_seen_rows']} + {sizes['test_unseen_rows']} test rows, "
         f"{sizes['feature_dim']}-d {html.escape(document['dataset']['provenance'].get('features', ''))} features.</p>",
         _table(groups),
-        _figure(png(seen_unseen_plot(groups)), "Seen–unseen curves"),
+        f"<p>{_image(png(seen_unseen_plot(groups)), 'Seen–unseen curves')}</p>",
     ]
-    best = max(groups, key=lambda group: group.mean("harmonic"))
-    if (picture := examples_png(best)) is not None:
-        parts.append(
-            f"<h3>Classes it never saw</h3><p>Test images of unseen classes and what {html.escape(best.label)} (seed "
-            f"{best.results[0].document['seed']}) said; all classes compete.</p>"
-            + _figure(picture, "Unseen test images")
-        )
+    parts.append(_gallery(max(groups, key=lambda group: group.mean("harmonic"))))
     parts.append(_provenance(groups))
     return parts
 
@@ -89,8 +109,8 @@ def _table(groups: Sequence[Group]) -> str:
     )
 
 
-def _figure(picture: bytes, text: str) -> str:
-    return f'<p><img alt="{html.escape(text)}" src="data:image/png;base64,{base64.b64encode(picture).decode()}"></p>'
+def _image(picture: bytes, text: str) -> str:
+    return f'<img alt="{html.escape(text)}" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
 
 
 def _provenance(groups: Sequence[Group]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,6 +75,4 @@ def example_grid(
 
 
 def _wrapped(name: str, width: int = 24) -> str:
-    import textwrap
-
     return "\n".join(textwrap.wrap(name.replace("_", " "), width)[:3])

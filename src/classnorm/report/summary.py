@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from classnorm.experiments.run_folder import Result
 
-__all__ = ["SCORES", "Group", "group_results"]
+__all__ = ["SCORES", "Group", "group_results", "unseen_examples"]
 
 SCORES = {
     "unseen": ("U", "accuracy on unseen classes, all classes competing"),
@@ -77,3 +78,12 @@ def _label(result: Result, others: Sequence[Result]) -> str:
     own = document["config"]
     differing = [name for name in own if any(config.get(name) != own[name] for config in same)]
     return label + "".join(f", {name} {own[name]}" for name in differing)
+
+
+def unseen_examples(group: Group) -> tuple[npt.NDArray[np.uint8], list[str], list[str]] | None:
+    """Test images of unseen classes, their true and their predicted names by the group's first run, if it has any."""
+    examples, predictions = (group.results[0].arrays(name) for name in ("examples", "predictions"))
+    if examples is None or predictions is None or not len(examples["position"]):
+        return None
+    names, at = predictions["class_names"], examples["position"]
+    return examples["image"], names[predictions["label"][at]].tolist(), names[predictions["top1"][at]].tolist()
