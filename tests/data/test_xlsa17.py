@@ -58,6 +58,13 @@ def test_the_v73_files_of_these_tests_look_like_matlabs_own(tmp_path: Path, arra
         assert file["features"].shape == (30, 7)  # MATLAB shows 7 × 30
 
 
+@pytest.mark.parametrize("version", ["v5", "v7.3"])
+def test_a_variable_is_oriented_as_matlab_shows_it(tmp_path: Path, write_mat: Any, version: str) -> None:
+    matrix = np.arange(16.0).reshape(4, 4)  # square: its shape cannot tell
+    write_mat(tmp_path / "x.mat", {"att": matrix}, version)
+    np.testing.assert_array_equal(read_mat(tmp_path / "x.mat", ["att"])["att"], matrix)
+
+
 def test_an_empty_location_list_of_a_v73_file_is_empty(tmp_path: Path, arrays: Arrays, write_gbu: Write) -> None:
     folder = write_gbu(tmp_path / "zoo", arrays, version="v7.3", in_splits={"test_seen_loc": np.zeros((0, 0))})
     assert len(load_gbu(folder).split.test_seen) == 0
@@ -149,6 +156,7 @@ def test_features_stored_by_rows_are_turned_round(tmp_path: Path, arrays: Arrays
         ({}, {"labels": np.repeat(np.arange(5.0), 6)[:, None]}, r"res101\.mat: labels start at 0; .*1-based"),
         ({}, {"labels": np.full((30, 1), 6.0)}, r"res101\.mat: label 6 of row 1 \(1-based\).*allow 1 to 5"),
         ({}, {"labels": np.full((30, 1), 1.5)}, r"res101\.mat: labels must hold whole numbers"),
+        ({}, {"labels": np.full((30, 1), 1e300)}, r"res101\.mat: labels must hold whole numbers"),
         ({}, {"labels": np.full((30, 1), np.inf)}, r"res101\.mat: labels must hold whole numbers"),
         ({}, {"features": np.ones((7, 29))}, r"res101\.mat: features has shape \(7, 29\), but 30 columns"),
         ({"att": np.ones((4, 6))}, {}, r"att_splits\.mat: att has shape \(4, 6\), but 5 columns"),

@@ -18,6 +18,7 @@ __all__ = ["FloatArray", "IntArray", "Split", "ZeroShotDataset", "check_descript
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.int64]
 
+_LARGEST = 2**53  # whole number that a double holds exactly
 _CHUNK = 4096  # rows looked at together, so that a memory-mapped file is never read whole
 
 
@@ -268,7 +269,7 @@ def _integers(values: npt.ArrayLike, what: str, where: str) -> IntArray:
     array = np.asarray(values)
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
-    whole = array.dtype.kind == "f" and np.isfinite(array).all() and np.array_equal(array, np.round(array))
+    whole = array.dtype.kind == "f" and (np.abs(array) <= _LARGEST).all() and np.array_equal(array, np.round(array))
     if array.dtype.kind not in "iu" and not whole:
         raise DataError(f"{where}: {what} must be whole numbers, not {array.dtype}")
     return array.reshape(-1).astype(np.int64)
