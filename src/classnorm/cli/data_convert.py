@@ -49,7 +49,9 @@ class DataConvert:
         if self.output.json:
             print_json({"target": str(self.target), "checksum": dataset.checksum, "sizes": dataset.sizes})
         else:
-            how = "" if self.target.suffix == ".npz" else " (train with --features features)"
+            how = ""
+            if self.target.suffix != ".npz":
+                how = "; train with --features features, and --attributes original_att for descriptors as they were"
             notice(f"wrote {self.target}{how}", self.output.quiet)
 
 

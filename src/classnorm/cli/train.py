@@ -18,9 +18,8 @@ from classnorm.errors import ConfigError
 from classnorm.experiments.run import Experiment, dataset_record, run
 from classnorm.experiments.run_folder import Result
 from classnorm.methods import ClassNormConfig, resolve
-from classnorm.metrics import Calibration
 from classnorm.report import SCORES, group_results, terminal_table
-from classnorm.training import Device, pick_device
+from classnorm.training import Device
 
 if TYPE_CHECKING:
     Settings = Any
@@ -64,11 +63,6 @@ class Train:
         seeds = self._seeds()
         dataset = self.source.load(self.data)
         method, config = resolve(dataset, self.method, self.recipe, **given(self.settings))
-        # Mistakes that show now, before a run makes its folder and drops the result of an earlier one.
-        config.check()
-        pick_device(self.device)
-        if not config.calibration.startswith("validation"):
-            Calibration.parse(config.calibration)
         for text in dataset.notices:
             notice(text, self.output.quiet)
         out = self.out or Path("runs") / dataset.name / f"{self.method}-{self.recipe}"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.io
 
-from classnorm.data.dataset import ZeroShotDataset
+from classnorm.data.dataset import Split, ZeroShotDataset
 from classnorm.errors import DataError
 from classnorm.files import replacing
 
@@ -72,20 +72,22 @@ def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey =
         key: _locations(splits[f"{key}_loc"], splits_file, f"{key}_loc")
         for key in ("trainval", "test_seen", "test_unseen")
     }
+    split = Split(rows["trainval"], rows["test_seen"], rows["test_unseen"])
     return ZeroShotDataset.from_arrays(
         _by_rows(table["features"], len(labels), feature_file, "features"),
         labels,
         _by_rows(splits[attributes], len(names), splits_file, attributes),
         names,
-        train=rows["trainval"],
-        test_seen=rows["test_seen"],
-        test_unseen=rows["test_unseen"],
+        train=split.train,
+        test_seen=split.test_seen,
+        test_unseen=split.test_unseen,
         name=recognise(names, len(labels)) or folder.resolve().name,
         where=str(folder),
         provenance={
             "features": features,
             "attributes": attributes,
-            "split": "trainval_loc / test_seen_loc / test_unseen_loc",
+            # Two versions of the Proposed Splits are in circulation, in files of the same name: the checksum tells.
+            "split": f"GBU {split.checksum[:8]}",
         },
         image_files=files,
     )

@@ -66,11 +66,12 @@ def run(
         result = Result.read(folder)
         if result.document.get("key") == experiment.key:
             return result
-    make_folder(folder)
+    experiment.config.check()
+    where = pick_device(device)
+    make_folder(folder)  # from here on a mistake would cost the result of an earlier run
     with suppress(FileNotFoundError):
         (folder / RESULT).unlink()  # unfinished from here on
     dataset, config = experiment.dataset, experiment.config
-    where = pick_device(device)
     context = FitContext(where, None, folder / "checkpoint" / "training.safetensors", checkpoint_every, resume)
     fitted = fit_calibrated(
         dataset, experiment.method_name, experiment.method, config, experiment.seed, context, announce
@@ -116,6 +117,7 @@ def dataset_record(dataset: ZeroShotDataset) -> dict[str, Any]:
     return {
         "name": dataset.name,
         "checksum": dataset.checksum,
+        "split_version": dataset.provenance.get("split", "own"),
         "split_checksum": dataset.split.checksum,
         "sizes": dataset.sizes,
         "provenance": dataset.provenance,

@@ -7,24 +7,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from classnorm.data import ZeroShotDataset, validation_dataset
-from classnorm.errors import ConfigError
 from classnorm.files import write_json
-from classnorm.methods.method import FitContext, Method, MethodConfig, fit_key
+from classnorm.methods.method import VALIDATED, FitContext, Method, MethodConfig, fit_key
 from classnorm.methods.scorer import Scorer
 from classnorm.metrics import Calibration, choose_calibration, side_scores
 from classnorm.training import History, Progress
 
 __all__ = ["CalibratedFit", "fit_calibrated"]
-
-_KINDS: dict[str, Literal["any", "scale", "bias", "grid"]] = {
-    "validation": "any",
-    "validation:scale": "scale",
-    "validation:bias": "bias",
-    "validation:grid": "grid",
-}
 
 
 @dataclass(frozen=True)
@@ -80,12 +72,8 @@ def _calibrate(
     context: FitContext,
     announce: Callable[[str], Progress | None],
 ) -> tuple[Calibration, dict[str, Any] | None]:
-    if not config.calibration.startswith("validation"):
+    if config.calibration not in VALIDATED:
         return Calibration.parse(config.calibration), None
-    if config.calibration not in _KINDS:
-        Calibration.parse(config.calibration)  # raises the error that lists what is understood
-    if config.validation_splits < 1:
-        raise ConfigError("validation_splits must be at least 1 for a calibration by validation")
     cache = context.checkpoint.with_suffix(".validation.json") if context.checkpoint is not None else None
     key = f"{fit_key(dataset, name, config, seed)} {config.calibration} {config.validation} {config.validation_splits}"
     if context.resume and (known := _known(cache, key)):
@@ -97,7 +85,7 @@ def _calibrate(
         fitted = method.fit(part, config, seed, replace(context, progress=progress, checkpoint=None))
         logits = _scorer(part, name, config, fitted.model).logits(part.features[part.test_rows])
         sides.append(side_scores(logits, part.labels[part.test_rows], part.seen))
-    calibration, harmonic = choose_calibration(sides, _KINDS[config.calibration])
+    calibration, harmonic = choose_calibration(sides, VALIDATED[config.calibration])
     record = {"harmonic": harmonic, "splits": config.validation_splits, "kind": config.validation}
     if cache is not None and context.checkpoint_every:
         chosen = {"kind": calibration.kind, "value": calibration.value}

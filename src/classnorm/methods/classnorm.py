@@ -65,6 +65,7 @@ class ClassNormConfig(MethodConfig, TrainingConfig):
     """Weight of the entropy regulariser, which rewards undecided predictions."""
 
     def check(self) -> None:
+        MethodConfig.check(self)
         TrainingConfig.check(self)
         if self.gamma != "auto" and not (math.isfinite(self.gamma) and self.gamma > 0):
             raise ConfigError(f"gamma is {self.gamma}; it must be positive, or auto")

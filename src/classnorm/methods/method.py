@@ -10,16 +10,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 
 from classnorm.data import SplitKind, ZeroShotDataset
 from classnorm.errors import ConfigError, unknown_name
+from classnorm.metrics import Calibration
 from classnorm.training import History, Progress
 
-__all__ = ["FitContext", "Fitted", "Method", "MethodConfig", "ZeroShotModel", "fit_key"]
+__all__ = ["VALIDATED", "FitContext", "Fitted", "Method", "MethodConfig", "ZeroShotModel", "fit_key"]
+
+
+VALIDATED: dict[str, Literal["any", "scale", "bias", "grid"]] = {
+    "validation": "any",
+    "validation:scale": "scale",
+    "validation:bias": "bias",
+    "validation:grid": "grid",
+}
+"""Calibrations that validation chooses, and what it chooses from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +46,10 @@ class MethodConfig:
 
     def check(self) -> None:
         """Raise a `ConfigError` for a value that cannot work."""
+        if self.calibration not in VALIDATED:
+            Calibration.parse(self.calibration)
+        elif self.validation_splits < 1:
+            raise ConfigError("validation_splits must be at least 1 for a calibration by validation")
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, each checked for its name and type."""
