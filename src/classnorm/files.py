@@ -10,9 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from classnorm.errors import OutputError
 
-__all__ = ["make_folder", "replacing", "write_json", "write_text"]
+__all__ = ["locked", "make_folder", "replacing", "write_json", "write_text"]
 
 
 def _cannot_write(path: Path, error: OSError) -> OutputError:
@@ -26,6 +28,12 @@ def make_folder(path: Path) -> Path:
     except OSError as error:
         raise _cannot_write(path, error) from error
     return path
+
+
+def locked(folder: Path) -> FileLock:
+    """A lock on `folder` against other processes; taken twice by one, it is held once. Waits for its turn."""
+    make_folder(folder.parent)
+    return FileLock(folder.parent / f".{folder.name}.lock", is_singleton=True)
 
 
 @contextmanager

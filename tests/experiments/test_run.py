@@ -24,8 +24,8 @@ def dataset():
 
 
 def experiment(dataset, seed=0, **changes):
-    method, config = resolve(dataset, **({"hidden": 32, "epochs": 6, "lr": 3e-3} | changes))
-    return Experiment(dataset, "classnorm", method, "reference", config, seed)
+    _, config = resolve(dataset, **({"hidden": 32, "epochs": 6, "lr": 3e-3} | changes))
+    return Experiment(dataset, "classnorm", "reference", config, seed)
 
 
 @pytest.fixture(scope="module")

@@ -62,14 +62,14 @@ class Train:
     def run(self, command: str) -> None:
         seeds = self._seeds()
         dataset = self.source.load(self.data)
-        method, config = resolve(dataset, self.method, self.recipe, **given(self.settings))
+        _, config = resolve(dataset, self.method, self.recipe, **given(self.settings))
         for text in dataset.notices:
             notice(text, self.output.quiet)
         out = self.out or Path("runs") / dataset.name / f"{self.method}-{self.recipe}"
         with progress_display(self.output.quiet) as announce:
             results = [
                 run(
-                    Experiment(dataset, self.method, method, self.recipe, config, seed),
+                    Experiment(dataset, self.method, self.recipe, config, seed),
                     out / f"seed-{seed}",
                     device=self.device,
                     checkpoint_every=self.checkpoint_every,

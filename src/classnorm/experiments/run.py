@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import platform
 import shutil
@@ -9,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,8 +21,8 @@ import torch
 
 from classnorm.data import ZeroShotDataset
 from classnorm.experiments.run_folder import RESULT, Result, write_arrays, write_result
-from classnorm.files import make_folder
-from classnorm.methods import FitContext, Method, MethodConfig, Scorer, fit_calibrated, fit_key
+from classnorm.files import locked, make_folder
+from classnorm.methods import METHODS, FitContext, MethodConfig, Scorer, fit_calibrated
 from classnorm.metrics import GZSLScores, gzsl_scores, side_scores
 from classnorm.training import Device, Progress, pick_device
 
@@ -33,18 +36,26 @@ class Experiment:
     """What is run. Two equal experiments give equal results."""
 
     dataset: ZeroShotDataset
-    method_name: str
-    method: Method
+    method: str
     recipe: str
     config: MethodConfig
     seed: int = 0
+    marker = RESULT
+
+    @cached_property
+    def key(self) -> str:
+        """Names everything that decides the result; the recipe's name does not."""
+        document = [self.dataset.checksum, self.method, self.config.as_dict(), self.seed]
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
     @property
-    def key(self) -> str:
-        """Names everything that decides the result."""
-        settings = ("calibration", "validation", "validation_splits")
-        chosen = " ".join(str(getattr(self.config, name)) for name in settings)
-        return f"{fit_key(self.dataset, self.method_name, self.config, self.seed)} {chosen}"
+    def name(self) -> str:
+        """Its folder in a batch."""
+        return self.key[:16]
+
+    def run(self, folder: Path) -> None:
+        """As a task of the engine, which has no terminal to report to."""
+        run(self, folder, resume=True, checkpoint_every=10)
 
 
 def run(
@@ -60,8 +71,21 @@ def run(
     """Run an experiment into its folder.
 
     With `resume` a finished run of the same experiment is read instead, and an interrupted one continues from its last
-    checkpoint. Without, what the folder held is replaced.
+    checkpoint. Without, what the folder held is replaced. Another process at the same run is waited for.
     """
+    with locked(folder):
+        return _run(experiment, folder, device, checkpoint_every, resume, announce, command)
+
+
+def _run(
+    experiment: Experiment,
+    folder: Path,
+    device: Device,
+    checkpoint_every: int,
+    resume: bool,
+    announce: Callable[[str], Progress | None],
+    command: str,
+) -> Result:
     if resume and (folder / RESULT).is_file():
         result = Result.read(folder)
         if result.document.get("key") == experiment.key:
@@ -74,7 +98,7 @@ def run(
     dataset, config = experiment.dataset, experiment.config
     context = FitContext(where, None, folder / "checkpoint" / "training.safetensors", checkpoint_every, resume)
     fitted = fit_calibrated(
-        dataset, experiment.method_name, experiment.method, config, experiment.seed, context, announce
+        dataset, experiment.method, METHODS[experiment.method], config, experiment.seed, context, announce
     )
     logits, scores = score(fitted.scorer, dataset)
     fitted.scorer.save(folder)
@@ -82,7 +106,7 @@ def run(
     document = {
         "key": experiment.key,
         "dataset": dataset_record(dataset),
-        "method": experiment.method_name,
+        "method": experiment.method,
         "recipe": experiment.recipe,
         "config": config.as_dict(),
         "seed": experiment.seed,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from classnorm.data import ZeroShotDataset, validation_dataset
 from classnorm.files import write_json
 from classnorm.methods.method import VALIDATED, FitContext, Method, MethodConfig, fit_key
 from classnorm.methods.scorer import Scorer
-from classnorm.metrics import Calibration, choose_calibration, side_scores
+from classnorm.metrics import Calibration, SideScores, choose_calibration, side_scores
+from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.training import History, Progress
 
 __all__ = ["CalibratedFit", "fit_calibrated"]
@@ -86,11 +87,24 @@ def _calibrate(
         logits = _scorer(part, name, config, fitted.model).logits(part.features[part.test_rows])
         sides.append(side_scores(logits, part.labels[part.test_rows], part.seen))
     calibration, harmonic = choose_calibration(sides, VALIDATED[config.calibration])
-    record = {"harmonic": harmonic, "splits": config.validation_splits, "kind": config.validation}
+    record = {
+        "harmonic": harmonic,
+        "splits": config.validation_splits,
+        "kind": config.validation,
+        "curves": _curves(sides, calibration),
+    }
     if cache is not None and context.checkpoint_every:
         chosen = {"kind": calibration.kind, "value": calibration.value}
         write_json(cache, {"key": key, "calibration": chosen, "record": record})
     return calibration, record
+
+
+def _curves(sides: Sequence[SideScores], chosen: Calibration) -> dict[str, dict[str, list[float]]]:
+    """U, S and H on validation against either kind of calibration, for the report."""
+    kinds: tuple[Literal["scale", "bias"], ...] = ("scale", "bias")
+    return {
+        kind: calibration_curves(sides, kind, calibration_values(sides, kind, chosen)).rounded() for kind in kinds
+    }
 
 
 def _known(cache: Path | None, key: str) -> dict[str, Any] | None:

@@ -19,13 +19,24 @@ from classnorm.errors import ConfigError
 from classnorm.metrics.accuracy import harmonic_mean
 from classnorm.metrics.curve import SideScores
 
-__all__ = ["PAPER_SCALES", "Calibration", "calibrated_scores", "choose_calibration"]
+__all__ = [
+    "PAPER_SCALES",
+    "Calibration",
+    "CalibrationCurves",
+    "calibrated_scores",
+    "calibration_curves",
+    "calibration_values",
+    "choose_calibration",
+]
 
 PAPER_SCALES = (1.0, 0.95, 0.9, 0.85, 0.8)
 _N_CANDIDATES = 400
 
 CalibrationKind = Literal["none", "scale", "bias"]
 Floats = npt.NDArray[np.float64]
+
+_N_VALUES = 41  # of a curve
+_SCALES = (0.7, 1.1)  # the range of a curve against the scale, of which the paper shows the part below 1
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,51 @@ def calibrated_scores(sides: SideScores, calibration: Calibration) -> tuple[floa
     u = _percent(sides, ~sides.is_seen, sides.unseen_right & ~seen_wins)
     s = _percent(sides, sides.is_seen, sides.seen_right & seen_wins)
     return u, s, harmonic_mean(u, s)
+
+
+@dataclass(frozen=True)
+class CalibrationCurves:
+    """U, S and H in percent against the scale or the bias of the seen scores. All [n_values]."""
+
+    value: Floats
+    unseen: Floats
+    seen: Floats
+    harmonic: Floats
+
+    def rounded(self) -> dict[str, list[float]]:
+        """For a record: four decimals, which no plot can tell from more."""
+        return {name: np.round(curve, 4).tolist() for name, curve in vars(self).items()}
+
+
+def calibration_curves(
+    splits: Sequence[SideScores], kind: Literal["scale", "bias"], values: npt.ArrayLike
+) -> CalibrationCurves:
+    """U, S and H at each value of a calibration, averaged over splits.
+
+    >>> from classnorm.metrics import side_scores
+    >>> sides = side_scores([[3.0, 1.0], [2.0, 1.0]], labels=[0, 1], seen_mask=[True, False])
+    >>> curves = calibration_curves([sides], "bias", [0.0, 1.5, 3.0])
+    >>> curves.unseen.tolist(), curves.seen.tolist(), curves.harmonic.tolist()
+    ([0.0, 100.0, 100.0], [100.0, 100.0, 0.0], [0.0, 100.0, 0.0])
+    """
+    grid = np.asarray(values, dtype=np.float64)
+    scores = np.array([[calibrated_scores(sides, Calibration(kind, value)) for value in grid] for sides in splits])
+    unseen, seen, harmonic = scores.mean(axis=0).T
+    return CalibrationCurves(grid, unseen, seen, harmonic)
+
+
+def calibration_values(splits: Sequence[SideScores], kind: Literal["scale", "bias"], chosen: Calibration) -> Floats:
+    """Values worth drawing a curve at: around no calibration and the chosen one, and where most rows turn."""
+    if kind == "scale":
+        low, high = _SCALES
+        margin = 0.1
+    else:
+        turns = np.concatenate([sides.margin[np.isfinite(sides.margin)] for sides in splits])
+        low, high = np.quantile(np.append(turns, 0.0), [0.05, 0.95])
+        low, high, margin = min(low, 0.0), max(high, 0.0), 0.0
+    if chosen.kind == kind:
+        low, high = min(low, chosen.value - margin), max(high, chosen.value + margin)
+    return np.round(np.linspace(low, high, _N_VALUES), 4)
 
 
 def _percent(sides: SideScores, side: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_]) -> float:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from classnorm.experiments.run_folder import Result
+from classnorm.report.classes import ClassResults, class_results
 
-__all__ = ["SCORES", "Group", "group_results", "unseen_examples"]
+__all__ = ["SCORES", "Group", "best_group", "by_dataset", "group_results", "unseen_examples"]
 
 SCORES = {
     "unseen": ("U", "accuracy on unseen classes, all classes competing"),
@@ -29,7 +32,13 @@ class Group:
 
     label: str
     dataset: str
+    """The dataset's name, with what tells it apart where several versions of one dataset are reported."""
     results: tuple[Result, ...]
+
+    @cached_property
+    def classes(self) -> ClassResults:
+        """How each test class fared in each run."""
+        return class_results(self.results)
 
     def values(self, name: str) -> list[float]:
         """One value per seed; `train_seconds` and `fit_seconds` as well as scores."""
@@ -64,20 +73,49 @@ def group_results(results: Sequence[Result]) -> list[Group]:
         )
         groups.setdefault(key, []).append(result)
     members = [sorted(group, key=lambda r: r.document["seed"]) for group in groups.values()]
-    return [
-        Group(_label(group[0], [g[0] for g in members]), group[0].document["dataset"]["name"], tuple(group))
-        for group in members
-    ]
+    firsts = [group[0] for group in members]
+    return [Group(_label(group[0], firsts), _dataset_title(group[0], firsts), tuple(group)) for group in members]
 
 
 def _label(result: Result, others: Sequence[Result]) -> str:
-    """Method and recipe, and the settings in which runs with the same method and recipe differ."""
-    document = result.document
-    label = f"{document['method']} · {document['recipe']}"
-    same = [o.document["config"] for o in others if f"{o.document['method']} · {o.document['recipe']}" == label]
-    own = document["config"]
-    differing = [name for name in own if any(config.get(name) != own[name] for config in same)]
-    return label + "".join(f", {name} {own[name]}" for name in differing)
+    """Method and recipe, and the settings in which runs of both on the same data differ."""
+    own = result.document
+    same = [
+        other.document["config"]
+        for other in others
+        if all(other.document[name] == own[name] for name in ("method", "recipe"))
+        and other.document["dataset"]["checksum"] == own["dataset"]["checksum"]
+    ]
+    config = own["config"]
+    differing = [name for name in config if any(other.get(name) != config[name] for other in same)]
+    return f"{own['method']} · {own['recipe']}" + "".join(f", {name} {config[name]}" for name in differing)
+
+
+def _dataset_title(result: Result, others: Sequence[Result]) -> str:
+    """The dataset's name; with its features, then its checksum, where other data under that name is reported too."""
+    own = result.document["dataset"]
+    rivals = [o.document["dataset"] for o in others if o.document["dataset"]["name"] == own["name"]]
+    rivals = [rival for rival in rivals if rival["checksum"] != own["checksum"]]
+    if not rivals:
+        return str(own["name"])
+    features = own["provenance"].get("features")
+    if features and all(rival["provenance"].get("features") != features for rival in rivals):
+        return f"{own['name']}, {features} features"
+    return f"{own['name']}, checksum {own['checksum'][:8]}"
+
+
+def by_dataset(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """The groups of each dataset, in order of appearance."""
+    parts: dict[str, list[Group]] = {}
+    for group in groups:
+        parts.setdefault(group.dataset, []).append(group)
+    return parts
+
+
+def best_group(groups: Sequence[Group]) -> Group:
+    """The group with the highest mean H."""
+    harmonic = [group.mean("harmonic") for group in groups]
+    return groups[max(range(len(groups)), key=lambda i: -math.inf if math.isnan(harmonic[i]) else harmonic[i])]
 
 
 def unseen_examples(group: Group) -> tuple[npt.NDArray[np.uint8], list[str], list[str]] | None:

@@ -1,37 +1,218 @@
-"""Tables of results for the terminal and for Markdown."""
+"""Tables for the terminal, Markdown, CSV, LaTeX and HTML, from one description of each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import html
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from rich import box
-from rich.table import Table
+from rich.table import Table as RichTable
+from rich.text import Text
 
+from classnorm.metrics.bootstrap import Difference
+from classnorm.report.differences import Comparison
 from classnorm.report.summary import SCORES, Group
 
-__all__ = ["markdown_table", "rows", "terminal_table"]
+__all__ = [
+    "Cell",
+    "Table",
+    "csv_table",
+    "difference_table",
+    "html_table",
+    "latex_table",
+    "markdown_table",
+    "ranks",
+    "results_table",
+    "terminal_table",
+]
+
+_TIMES = ("train_seconds", "fit_seconds")
 
 
-def rows(groups: Sequence[Group]) -> tuple[list[str], list[list[str]]]:
-    """Header and body: one row per group."""
-    header = ["model", "seeds", *(title for title, _ in SCORES.values()), "seconds"]
-    body = [[g.label, str(len(g.results)), *(g.cell(name) for name in SCORES), g.cell("train_seconds")] for g in groups]
-    return header, body
+@dataclass(frozen=True)
+class Cell:
+    text: str
+    rank: int | None = None
+    """1 for the best of its column, 2 for the second best."""
 
 
-def terminal_table(groups: Sequence[Group], title: str) -> Table:
-    header, body = rows(groups)
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, caption_justify="left")
-    for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i == 0 else "right", no_wrap=i > 0, overflow="fold")
-    for row in body:
-        table.add_row(*row)
-    table.caption = "percent, averaged over classes; mean ± std over seeds; seconds of the final training"
-    return table
+@dataclass(frozen=True)
+class Table:
+    """The first column names the models, the others hold numbers."""
+
+    title: str
+    header: list[str]
+    body: list[list[Cell]]
+
+    @property
+    def is_ranked(self) -> bool:
+        return any(cell.rank for row in self.body for cell in row)
 
 
-def markdown_table(groups: Sequence[Group]) -> str:
-    header, body = rows(groups)
-    lines = ["| " + " | ".join(header) + " |", "| --- |" + " ---: |" * (len(header) - 1)]
-    lines += ["| " + " | ".join(row) + " |" for row in body]
+def ranks(groups: Sequence[Group], name: str) -> list[int | None]:
+    """1 for the best mean, 2 for the second best, as far as the printed digits tell them apart.
+
+    Those that tie share a rank: after two bests there is no second best. A model alone has no rank.
+    """
+    means = [round(group.mean(name), 1) for group in groups]
+    if len(groups) < 2:
+        return [None] * len(groups)
+    places = [None if math.isnan(mean) else 1 + sum(other > mean for other in means) for mean in means]
+    return [place if place in (1, 2) else None for place in places]
+
+
+def results_table(groups: Sequence[Group], title: str = "") -> Table:
+    """Mean ± standard deviation of each score, one row per group of one dataset."""
+    rank = {name: ranks(groups, name) for name in SCORES}
+    body = [
+        [
+            Cell(group.label),
+            Cell(str(len(group.results))),
+            *(Cell(group.cell(name), rank[name][i]) for name in SCORES),
+            Cell(group.cell("train_seconds")),
+        ]
+        for i, group in enumerate(groups)
+    ]
+    return Table(title, ["model", "seeds", *(short for short, _ in SCORES.values()), "seconds"], body)
+
+
+def difference_table(comparison: Comparison, title: str = "") -> Table:
+    """ΔU, ΔS and ΔH with their intervals, one row per group other than the reference."""
+    names = ("unseen", "seen", "harmonic")
+    body = [
+        [Cell(label), *(Cell(_interval(differences[name])) for name in names)]
+        for label, differences in comparison.differences.items()
+    ]
+    return Table(
+        title, [f"against {comparison.reference.label}", *(f"Δ{SCORES[name][0]}" for name in names)], body
+    )
+
+
+def _interval(difference: Difference) -> str:
+    if math.isnan(difference.value):
+        return "–"
+    return f"{_signed(difference.value)} [{_signed(difference.low)}, {_signed(difference.high)}]"
+
+
+def _signed(value: float) -> str:
+    text = f"{value:+.1f}".replace("-", "−")
+    return "0.0" if text in ("+0.0", "−0.0") else text
+
+
+def terminal_table(groups: Sequence[Group], title: str) -> RichTable:
+    """The results for a terminal, or for a file: the marks do not depend on colour or weight."""
+    table = results_table(groups, title)
+    rich = rich_table(table)
+    marks = "; * best, + second best" if table.is_ranked else ""
+    rich.caption = f"percent, averaged over classes; mean ± std over seeds; seconds of the final training{marks}"
+    return rich
+
+
+def rich_table(table: Table) -> RichTable:
+    rich = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, caption_justify="left")
+    for i, name in enumerate(table.header):
+        marked = any(row[i].rank for row in table.body)
+        rich.add_column(
+            name + "  " * marked, justify="left" if i == 0 else "right", no_wrap=i > 0, overflow="fold"
+        )
+    for row in table.body:
+        rich.add_row(*(_rich_cell(cell, any(r[i].rank for r in table.body)) for i, cell in enumerate(row)))
+    return rich
+
+
+def _rich_cell(cell: Cell, marked_column: bool) -> Text:
+    mark = {1: " *", 2: " +"}.get(cell.rank or 0, "  ") if marked_column else ""
+    style = {1: "bold", 2: "underline"}.get(cell.rank or 0, "")
+    return Text(cell.text, style=style) + Text(mark)
+
+
+def markdown_table(table: Table) -> str:
+    """Best in bold, second best in italics."""
+    marks = {None: "", 1: "**", 2: "*"}
+    lines = ["| " + " | ".join(map(_markdown, table.header)) + " |", "| --- |" + " ---: |" * (len(table.header) - 1)]
+    lines += [
+        "| " + " | ".join(marks[cell.rank] + _markdown(cell.text) + marks[cell.rank] for cell in row) + " |"
+        for row in table.body
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _markdown(text: str) -> str:
+    return "".join(f"\\{c}" if c in "|*_`<" else c for c in text)
+
+
+def latex_table(table: Table) -> str:
+    """A `tabular` for booktabs: best in bold, second best underlined."""
+    marks = {None: "{}", 1: r"\textbf{{{}}}", 2: r"\underline{{{}}}"}
+    rows = [" & ".join(marks[cell.rank].format(_latex(cell.text)) for cell in row) for row in table.body]
+    lines = [
+        rf"\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}",
+        r"\toprule",
+        " & ".join(map(_latex, table.header)) + r" \\",
+        r"\midrule",
+        *(row + r" \\" for row in rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "−": "$-$",
+    "–": "--",
+    "·": r"$\cdot$",
+    "Δ": r"$\Delta$",
+    "[": "{[}",  # after a line break it would be an optional argument
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def html_table(table: Table, colors: Mapping[str, str]) -> str:
+    """A table in a box of its own, which scrolls where the screen is narrow. Best in bold, second best underlined."""
+    marks = {None: ("", ""), 1: ("<b>", "</b>"), 2: ("<u>", "</u>")}
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.header)
+    lines = []
+    for row in table.body:
+        cells = [marks[cell.rank][0] + html.escape(cell.text) + marks[cell.rank][1] for cell in row]
+        if row[0].text in colors:
+            cells[0] = f'<span class="dot" style="background:{colors[row[0].text]}"></span>{cells[0]}'
+        lines.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    )
+
+
+def csv_table(groups: Sequence[Group]) -> str:
+    """One row per group of any dataset, every number in a column of its own; empty where it is undefined."""
+    names = (*SCORES, *_TIMES)
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    columns = [f"{name}_{statistic}" for name in names for statistic in ("mean", "std")]
+    writer.writerow(["dataset", "model", "method", "recipe", "seeds", *columns, "dataset_checksum", "split_checksum"])
+    for group in groups:
+        document = group.results[0].document
+        numbers = []
+        for name in names:
+            numbers += [_number(group.mean(name)), _number(group.std(name)) if len(group.results) > 1 else ""]
+        checksums = [document["dataset"]["checksum"], document["dataset"]["split_checksum"]]
+        seeds = str(len(group.results))
+        writer.writerow(
+            [group.dataset, group.label, document["method"], document["recipe"], seeds, *numbers, *checksums]
+        )
+    return buffer.getvalue()
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.4f}"

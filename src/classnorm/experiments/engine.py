@@ -1,0 +1,226 @@
+"""The parallel engine: many tasks, each with a folder of its own, on local processes or a Ray cluster.
+
+A task is finished when its folder holds its marker file, which is written last. So nothing else has to be remembered:
+running a batch again does what is missing, a killed worker costs the task it was at, and two batches on the same
+folders wait for each other task by task.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import joblib
+import torch
+from joblib.externals.loky.process_executor import BrokenProcessPool
+
+from classnorm.data import ZeroShotDataset
+from classnorm.errors import ClassNormError, ConfigError
+from classnorm.files import locked, make_folder, replacing, write_json
+
+__all__ = ["ERROR", "Engine", "Task", "finished", "run_tasks"]
+
+ERROR = "error.json"
+_ATTEMPTS = 3  # batches in a row that end with a dead worker and nothing done, before the rest counts as failed
+
+
+class Task(Protocol):
+    """A frozen dataclass with a dataset, a name that says everything that decides its result, and a `run`."""
+
+    @property
+    def dataset(self) -> ZeroShotDataset: ...
+
+    @property
+    def name(self) -> str:
+        """Name of its folder."""
+        ...
+
+    @property
+    def marker(self) -> str:
+        """The file that its run writes last."""
+        ...
+
+    def run(self, folder: Path) -> None: ...
+
+
+Progress = Callable[[int, int], None]
+"""(finished tasks, all tasks)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """Where tasks run."""
+
+    backend: Literal["local", "ray"] = "local"
+    """Processes of this machine, or a Ray cluster."""
+    jobs: int = 0
+    """Tasks at a time; 0 is one per core (local) or per CPU of the cluster (ray)."""
+    address: str | None = None
+    """Address of a running Ray cluster; without one a local cluster is started."""
+
+    def run(self, tasks: Sequence[Task], root: Path) -> None:
+        """Run the tasks into folders below `root`. May end early if a worker dies."""
+        if self.backend == "ray":
+            _run_on_ray(self, tasks, root)
+            return
+        cores = os.cpu_count() or 1
+        jobs = min(self.jobs or cores, len(tasks))
+        if jobs <= 1:
+            for task in tasks:
+                perform(task, root / task.name, None)
+            return
+        # One thread a process where there are as many processes as cores: measured faster than fewer, wider ones.
+        threads = max(1, cores // jobs)
+        with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=threads):
+            # joblib writes large arrays to a file once and lets every process map it: data is not shipped per task.
+            joblib.Parallel(batch_size=1)(joblib.delayed(perform)(task, root / task.name, threads) for task in tasks)
+
+
+def finished(task: Task, root: Path) -> bool:
+    return (root / task.name / task.marker).is_file()
+
+
+def run_tasks(tasks: Sequence[Task], root: Path, engine: Engine, progress: Progress | None = None) -> dict[str, str]:
+    """Do what is not finished yet; return the messages of the tasks that failed, by name.
+
+    A task that raises is recorded in its folder (`error.json`) and does not stop the others; running the batch again
+    tries it again.
+    """
+    make_folder(root)
+    unique = {task.name: task for task in tasks}
+    pending = [task for task in unique.values() if not finished(task, root)]
+    for task in pending:
+        with suppress(FileNotFoundError):
+            (root / task.name / ERROR).unlink()
+    attempts = 0
+    while pending and attempts < _ATTEMPTS:
+        with _watched(list(unique.values()), root, progress):
+            try:
+                engine.run(pending, root)
+            except (BrokenProcessPool, *_ray_errors()):
+                attempts += 1  # a worker died: what it was at is tried again
+        left = [task for task in pending if not finished(task, root) and not (root / task.name / ERROR).is_file()]
+        attempts = 0 if len(left) < len(pending) else attempts + 1
+        pending = left
+    for task in pending:
+        _record(root / task.name, "the worker process died each time it was tried; is there enough memory?", "")
+    return {name: _message(root / name) for name in unique if (root / name / ERROR).is_file()}
+
+
+def perform(task: Task, folder: Path, threads: int | None) -> None:
+    """Run a task in this process, unless another one just has."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    make_folder(folder)
+    with locked(folder):
+        if (folder / task.marker).is_file():
+            return
+        try:
+            task.run(folder)
+        except Exception as error:
+            _record(folder, _described(error), traceback.format_exc())
+
+
+def _described(error: Exception) -> str:
+    return str(error) if isinstance(error, ClassNormError) else f"{type(error).__name__}: {error}"
+
+
+def _record(folder: Path, message: str, trace: str) -> None:
+    write_json(folder / ERROR, {"error": message, "traceback": trace})
+
+
+def _message(folder: Path) -> str:
+    return str(json.loads((folder / ERROR).read_text(encoding="utf-8"))["error"])
+
+
+@contextmanager
+def _watched(tasks: Sequence[Task], root: Path, progress: Progress | None) -> Iterator[None]:
+    """Report how many tasks are finished while the batch runs, by looking at their folders."""
+    if progress is None:
+        yield
+        return
+    stop = threading.Event()
+
+    def count() -> None:
+        progress(sum(finished(task, root) or (root / task.name / ERROR).is_file() for task in tasks), len(tasks))
+
+    def watch() -> None:
+        while not stop.wait(0.5):
+            count()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        watcher.join()
+        count()
+
+
+def _ray_errors() -> tuple[type[Exception], ...]:
+    """What Ray raises when a worker dies; nothing if Ray was never imported."""
+    return (sys.modules["ray"].exceptions.RayError,) if "ray" in sys.modules else ()
+
+
+def _run_on_ray(engine: Engine, tasks: Sequence[Task], root: Path) -> None:
+    try:
+        import ray
+        from ray.util.joblib import register_ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+    except ImportError as error:
+        raise ConfigError("--backend ray needs Ray; pip install 'classnorm[ray]'") from error
+    if not ray.is_initialized():
+        settings: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+        if engine.address is None:
+            settings["num_cpus"] = engine.jobs or os.cpu_count() or 1
+        try:
+            ray.init(address=engine.address, **settings)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise ConfigError(f"no Ray cluster at {engine.address}: {str(error).splitlines()[0]}") from error
+    register_ray()
+    cpus = int(ray.cluster_resources().get("CPU", 1))
+    jobs = min(engine.jobs or cpus, len(tasks))
+    # Workers may be on other machines: a small actor beside this process takes in their files.
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    inbox = ray.remote(num_cpus=0, scheduling_strategy=here)(_Inbox).remote(str(root.resolve()))
+    datasets = {id(task.dataset): task.dataset for task in tasks}
+    shipped = {key: ray.put(dataset) for key, dataset in datasets.items()}  # once, not per task
+    light = [(dataclasses.replace(task, dataset=None), shipped[id(task.dataset)]) for task in tasks]  # type: ignore[type-var]
+    with joblib.parallel_config("ray", n_jobs=jobs):
+        joblib.Parallel(batch_size=1)(joblib.delayed(_perform_on_ray)(task, ref, inbox) for task, ref in light)
+
+
+class _Inbox:
+    """Writes what workers send into the folders of their tasks, the marker last."""
+
+    def __init__(self, root: str) -> None:
+        self.root = Path(root)
+
+    def deliver(self, name: str, files: dict[str, bytes]) -> None:
+        for file, content in files.items():
+            with replacing(self.root / name / file) as temporary:
+                temporary.write_bytes(content)
+
+
+def _perform_on_ray(task: Any, dataset: Any, inbox: Any) -> None:
+    """Run a task in a Ray worker and send its files home."""
+    import ray
+
+    complete = dataclasses.replace(task, dataset=ray.get(dataset))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "task"
+        perform(complete, folder, 1)
+        order = sorted(folder.iterdir(), key=lambda path: path.name == complete.marker)
+        files = {path.name: path.read_bytes() for path in order if path.is_file()}
+    ray.get(inbox.deliver.remote(complete.name, files))

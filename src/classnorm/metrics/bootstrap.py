@@ -1,0 +1,87 @@
+"""How far a difference between two models hangs on the test classes: a paired bootstrap over classes.
+
+A handful of seeds carries no test, but a test set has tens to hundreds of classes. Draw as many seen and as many unseen
+classes as there are, with replacement, the same ones for both models, and see how the difference moves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Difference", "class_bootstrap"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """First model minus second, in percentage points, and the interval that resampled classes give."""
+
+    value: float
+    low: float
+    high: float
+
+
+def class_bootstrap(
+    first: npt.ArrayLike,
+    second: npt.ArrayLike,
+    seen_mask: npt.ArrayLike,
+    *,
+    resamples: int = 4000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Difference]:
+    """Differences in U, S and H (``unseen``, ``seen``, ``harmonic``), each averaged over the seeds of a model.
+
+    Args:
+        first: [n_seeds, n_classes], accuracy of each class in percent; NaN for a class without test rows.
+        second: [n_seeds_2, n_classes], the model to compare with.
+        seen_mask: [n_classes], true for seen classes.
+        resamples: how often the classes are drawn anew.
+        level: share of the resamples that the interval holds, the same share left out at either end.
+        seed: of the draws.
+
+    Models that differ by the same amount on every class differ by it on any choice of classes:
+
+    >>> result = class_bootstrap([[60.0, 70.0, 80.0]], [[50.0, 60.0, 80.0]], seen_mask=[False, False, True])
+    >>> result["unseen"], result["seen"]
+    (Difference(value=10.0, low=10.0, high=10.0), Difference(value=0.0, low=0.0, high=0.0))
+    """
+    tables = [np.asarray(table, dtype=np.float64) for table in (first, second)]
+    seen = np.asarray(seen_mask, dtype=bool)
+    if any(table.ndim != 2 or table.shape[1] != len(seen) for table in tables):
+        raise ValueError(f"accuracies must be [n_seeds, {len(seen)}], by seen_mask")
+    tested = ~np.isnan(np.concatenate(tables)).any(axis=0)
+    generator = np.random.default_rng(seed)
+    # Row 0 is the test set as it is: every class once.
+    shares = {side: _shares(int((tested & mask).sum()), resamples, generator) for side, mask in _sides(seen)}
+    averages = []  # for each model: score -> [resamples + 1]
+    for table in tables:
+        by_side = {side: shares[side] @ table[:, tested & mask].T for side, mask in _sides(seen)}
+        total = by_side["unseen"] + by_side["seen"]  # [resamples + 1, n_seeds]
+        product = 2 * by_side["unseen"] * by_side["seen"]
+        by_side["harmonic"] = np.divide(product, total, out=np.where(np.isnan(total), np.nan, 0.0), where=total > 0)
+        averages.append({name: values.mean(axis=1) for name, values in by_side.items()})
+    return {name: _difference(averages[0][name] - averages[1][name], level) for name in averages[0]}
+
+
+def _sides(seen: npt.NDArray[np.bool_]) -> list[tuple[str, npt.NDArray[np.bool_]]]:
+    return [("unseen", ~seen), ("seen", seen)]
+
+
+def _shares(n_classes: int, resamples: int, generator: np.random.Generator) -> Floats:
+    """[resamples + 1, n_classes], how much of a resample each class makes up; NaN averages where there is no class."""
+    if not n_classes:
+        return np.full((resamples + 1, 0), np.nan)
+    even = np.full(n_classes, 1.0 / n_classes)
+    drawn = generator.multinomial(n_classes, even, size=resamples) / n_classes
+    return np.concatenate([even[None], drawn])
+
+
+def _difference(values: Floats, level: float) -> Difference:
+    tail = (1.0 - level) / 2.0
+    low, high = np.quantile(values[1:], [tail, 1.0 - tail])
+    return Difference(float(values[0]), float(low), float(high))
