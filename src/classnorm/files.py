@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import hashlib
 import json
 import os
 import tempfile
@@ -31,9 +33,13 @@ def make_folder(path: Path) -> Path:
 
 
 def locked(folder: Path) -> FileLock:
-    """A lock on `folder` against other processes; taken twice by one, it is held once. Waits for its turn."""
-    make_folder(folder.parent)
-    return FileLock(folder.parent / f".{folder.name}.lock", is_singleton=True)
+    """A lock on `folder` against other processes of this machine; taken twice by one, it is held once.
+
+    The lock file lies in the temporary directory: a run folder holds results only.
+    """
+    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:24]
+    place = make_folder(Path(tempfile.gettempdir()) / f"classnorm-locks-{getpass.getuser()}")
+    return FileLock(place / f"{name}.lock", is_singleton=True)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from classnorm.data import load
+from classnorm.experiments.run import dataset_record
 
 Arrays = dict[str, Any]
 Command = Callable[..., Any]
@@ -50,10 +51,58 @@ def test_check_without_json_ends_with_a_word_for_people(classnorm: Command, bund
     assert classnorm("data", "check", bundle).out.endswith("ready to train\n")
 
 
+def test_check_as_json_holds_what_results_say_of_their_data(classnorm: Command, bundle: Path) -> None:
+    document = json.loads(classnorm("data", "check", bundle, "--json").out)
+    assert document.items() >= dataset_record(load(bundle)).items()
+    assert {"features", "classes", "attributes", "duplicates", "leaks", "warnings", "verdict"} <= document.keys()
+
+
+@pytest.fixture
+def leaky(tmp_path: Path, arrays: Arrays, write_bundle: Callable[..., Path]) -> Path:
+    """Row 4, a test row, is the training row 0; the classes have names that a terminal could take for markup."""
+    arrays["features"][4] = arrays["features"][0]
+    arrays["descriptors"][3] = arrays["descriptors"][0]
+    arrays["class_names"] = np.array(["[b]ant[/b]", "bee", "cow", "[okapi]", "zebra"])
+    return write_bundle(tmp_path / "leaky.npz", arrays)
+
+
+def test_check_of_a_leaky_dataset_names_the_rows_and_classes_and_ends_with_warnings(
+    classnorm: Command, leaky: Path
+) -> None:
+    outcome = classnorm("data", "check", leaky)
+    assert outcome.code == 0
+    lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
+    assert "test row 4 [b]ant[/b]; equals training row 0: same class" in lines
+    assert "[b]ant[/b] (seen) and [okapi] (unseen)" in lines
+    assert lines[-3].startswith("warning: 1 pair of classes") and lines[-2].startswith("warning: 1 test row")
+    assert lines[-1] == "usable, with warnings"
+
+
+def test_check_says_in_json_what_it_says_to_people(classnorm: Command, leaky: Path) -> None:
+    document = json.loads(classnorm("data", "check", leaky, "--json").out)
+    told = classnorm("data", "check", leaky).out.splitlines()
+    assert told[-3:-1] == [f"warning: {text}" for text in document["warnings"]]
+    assert told[-1] == document["verdict"]
+
+
+def test_check_says_on_stderr_what_takes_long_unless_quiet(
+    classnorm: Command, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("classnorm.cli.data_check._LONG", 0.0)
+    outcome = classnorm("data", "check", bundle, "--json")
+    assert "comparing 18 test rows with 12 training rows" in outcome.err and json.loads(outcome.out)
+    assert classnorm("data", "check", bundle, "--quiet").err == ""
+
+
+def test_check_fits_a_screen_or_two(classnorm: Command) -> None:
+    assert len(classnorm("data", "check", "synthetic:classes=10,rows=100,unseen=2").out.splitlines()) < 60
+
+
 def test_check_recognises_the_real_cub(classnorm: Command, real_data: Path) -> None:
     cub = real_data / "xlsa17" / "data" / "CUB"
     document = json.loads(classnorm("data", "check", cub, "--features", "efficientnet_lite0", "--json").out)
     assert (document["benchmark"], document["sizes"]["rows"]) == ("CUB", 11788)
+    assert document["verdict"] == "ready to train"
 
 
 def test_a_bundle_made_into_a_folder_and_back_is_the_same(classnorm: Command, bundle: Path, tmp_path: Path) -> None:

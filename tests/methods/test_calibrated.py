@@ -1,5 +1,7 @@
 """Calibration by validation: honest, and worth having."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -54,3 +56,23 @@ def test_the_time_of_the_final_fit_is_part_of_the_whole(small_dataset, small):
     method, config = resolve(small_dataset, calibration="validation", **small)
     fitted = fit_calibrated(small_dataset, "classnorm", method, config, 0, CPU)
     assert 0 < fitted.train_seconds < fitted.fit_seconds
+
+
+def test_the_record_holds_the_scores_of_validation_fits_against_scale_and_bias(small_dataset, small):
+    method, config = resolve(small_dataset, calibration="validation", validation_splits=2, **small)
+    fitted = fit_calibrated(small_dataset, "classnorm", method, config, 0, CPU)
+    record = json.loads(json.dumps(fitted.validation, allow_nan=False))
+    parts = [validation_dataset(small_dataset, "matched", seed=number) for number in range(2)]
+    logits = [fit(part, calibration="none", **small).logits(part.features[part.test_rows]) for part in parts]
+    for kind in ("scale", "bias"):
+        curve = record["curves"][kind]
+        assert {name: len(values) for name, values in curve.items()} == dict.fromkeys(
+            ("value", "unseen", "seen", "harmonic"), 41
+        )
+        calibration = Calibration(kind, curve["value"][17])
+        scores = [
+            gzsl_scores(calibration.apply(x, part.seen), part.labels[part.test_rows], part.seen)
+            for x, part in zip(logits, parts, strict=True)
+        ]
+        for name in ("unseen", "seen", "harmonic"):
+            assert curve[name][17] == pytest.approx(np.mean([s[name] for s in scores]), abs=1e-4)

@@ -13,7 +13,7 @@ from classnorm.data import SyntheticConfig, synthetic
 from classnorm.experiments.run import Experiment, run
 from classnorm.experiments.run_folder import find_results
 from classnorm.methods import resolve
-from classnorm.report import group_results, markdown_table, terminal_table, write_report
+from classnorm.report import group_results, terminal_table, write_report
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +21,9 @@ def groups(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     dataset = synthetic(SyntheticConfig(classes=30, unseen=8, rows=900, features=32, attributes=20))
     for recipe in ("reference", "baseline"):
-        method, config = resolve(dataset, recipe=recipe, hidden=32, epochs=3, calibration="none")
+        _, config = resolve(dataset, recipe=recipe, hidden=32, epochs=3, calibration="none")
         for seed in (0, 1, 2):
-            run(Experiment(dataset, "classnorm", method, recipe, config, seed), folder / recipe / f"seed-{seed}")
+            run(Experiment(dataset, "classnorm", recipe, config, seed), folder / recipe / f"seed-{seed}")
     return group_results(find_results([folder]))
 
 
@@ -38,19 +38,11 @@ def test_mean_and_deviation_are_those_of_the_seeds(groups):
     assert groups[0].std("harmonic") == pytest.approx((sum((v - mean) ** 2 for v in values) / 2) ** 0.5)
 
 
-def test_the_markdown_table_has_a_row_per_group_with_the_right_numbers(groups):
-    lines = markdown_table(groups).splitlines()
-    assert len(lines) == 4
-    cells = [cell.strip() for cell in lines[2].strip("|").split("|")]
-    assert cells[0] == "classnorm · baseline"
-    assert cells[4] == f"{groups[0].mean('harmonic'):.1f} ± {groups[0].std('harmonic'):.1f}"
-
-
 def test_groups_with_the_same_recipe_are_told_apart_by_what_differs(tmp_path):
     dataset = synthetic(SyntheticConfig(classes=10, unseen=3, rows=100, features=8))
     for hidden in (8, 16):
-        method, config = resolve(dataset, hidden=hidden, epochs=1, calibration="none")
-        run(Experiment(dataset, "classnorm", method, "reference", config, 0), tmp_path / str(hidden))
+        _, config = resolve(dataset, hidden=hidden, epochs=1, calibration="none")
+        run(Experiment(dataset, "classnorm", "reference", config, 0), tmp_path / str(hidden))
     labels = sorted(group.label for group in group_results(find_results([tmp_path])))
     assert labels == ["classnorm · reference, hidden 16", "classnorm · reference, hidden 8"]
 
@@ -61,6 +53,13 @@ def test_the_terminal_table_prints(groups):
     console = Console(width=140, file=io.StringIO())
     console.print(terminal_table(groups, "title"))
     assert groups[0].cell("ausuc") in console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def report(groups, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    write_report(groups, folder, "A <title> & more")
+    return folder
 
 
 class Links(HTMLParser):
@@ -80,9 +79,8 @@ class Links(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_is_well_formed_and_loads_nothing_from_outside(groups, tmp_path):
-    write_report(groups, tmp_path, "A <title> & more")
-    text = (tmp_path / "index.html").read_text()
+def test_the_page_is_well_formed_and_loads_nothing_from_outside(report):
+    text = (report / "index.html").read_text()
     links = Links()
     links.feed(text)
     assert links.open == []
@@ -92,10 +90,54 @@ def test_the_page_is_well_formed_and_loads_nothing_from_outside(groups, tmp_path
     assert not re.search(r"@import|url\(", text)
 
 
-def test_the_pictures_are_pictures(groups, tmp_path):
-    write_report(groups, tmp_path, "title")
-    with Image.open(tmp_path / "curve.png") as image:
+def test_the_pictures_are_pictures(report):
+    with Image.open(report / "curve.png") as image:
         assert image.size[0] > 600
         assert len(np.unique(np.asarray(image.convert("L")))) > 20
-    embedded = re.findall(r"data:image/png;base64,([A-Za-z0-9+/=]+)", (tmp_path / "index.html").read_text())
+    embedded = re.findall(r"data:image/png;base64,([A-Za-z0-9+/=]+)", (report / "index.html").read_text())
     assert base64.b64decode(embedded[0])[:4] == b"\x89PNG"
+
+
+def test_a_model_on_its_own_and_one_that_has_no_unseen_rows_can_be_reported(write_run, tmp_path):
+    scores = {"unseen": None, "seen": 50.0, "harmonic": None, "zsl": None, "ausuc": None}
+    result = write_run(tmp_path / "run", scores=scores)
+    arrays = result.arrays("predictions")
+    mine = arrays["seen"][arrays["label"]]
+    per_row = {k: v[mine] for k, v in arrays.items() if len(v) == len(mine)}
+    np.savez(tmp_path / "run" / "predictions.npz", **(arrays | per_row))
+    written = write_report(group_results(find_results([tmp_path])), tmp_path / "out", "one-sided")
+    assert {path.name for path in written} >= {"index.html", "results.md", "results.csv", "results.tex", "curve.png"}
+    assert "calibration.png" not in {path.name for path in written}
+    assert "| – |" in (tmp_path / "out" / "results.md").read_text()
+
+
+def test_several_datasets_get_a_section_and_plots_each(write_run, tmp_path):
+    write_run(tmp_path / "a", dataset="one")
+    write_run(tmp_path / "b", dataset="two/three", skill=1.0)
+    names = {path.name for path in write_report(group_results(find_results([tmp_path])), tmp_path / "out", "both")}
+    assert {"curve.png", "curve-two-three.png", "calibration.png", "calibration-two-three.png"} <= names
+    assert (tmp_path / "out" / "curve.png").read_bytes() != (tmp_path / "out" / "curve-two-three.png").read_bytes()
+    headings = re.findall(r"<h2>(.*?)</h2>", (tmp_path / "out" / "index.html").read_text())
+    assert headings == ["one", "two/three", "What the scores mean"]
+
+
+def test_two_versions_of_a_dataset_are_not_mixed(write_run, tmp_path):
+    for features in ("hog", "res101"):
+        write_run(tmp_path / features, features=features)
+    groups = group_results(find_results([tmp_path]))
+    assert [(g.dataset, g.label) for g in groups] == [
+        ("toy, hog features", "classnorm · reference"),
+        ("toy, res101 features", "classnorm · reference"),
+    ]
+
+
+def test_the_page_shows_the_provenance_of_every_model(write_run, tmp_path):
+    write_run(tmp_path / "a", calibration="scale:0.9")
+    write_run(tmp_path / "b", recipe="baseline", skill=1.0, device="cuda:3")
+    write_report(group_results(find_results([tmp_path])), tmp_path / "out", "title")
+    text = (tmp_path / "out" / "index.html").read_text()
+    details = re.findall(r"<details><summary>.*?</details>", text)
+    assert len(details) == 2
+    for part, own in zip(details, ("scale:0.9", "cuda:3"), strict=True):
+        for fact in ("toy hog", "5p117", "toy split v2", "torch 2.99", "classnorm train toy --recipe", own):
+            assert fact in part

@@ -15,6 +15,7 @@ _COMMANDS = {
     "train": ("train", "fit and score a model"),
     "evaluate": ("evaluate", "score a saved model on a dataset"),
     "predict": ("predict", "classify features, also into classes unknown at training time"),
+    "search": ("search", "choose hyperparameters by validation, score the winner once"),
     "report": ("report", "tables, plots and an HTML page from run folders"),
     "data check": ("data_check", "look at a dataset"),
     "data convert": ("data_convert", "GBU folder ↔ .npz bundle"),

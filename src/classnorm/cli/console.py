@@ -16,7 +16,7 @@ from rich.progress import Progress as Bars
 if TYPE_CHECKING:  # PyTorch is slow to import, and not every command needs it
     from classnorm.training import Epoch, Progress
 
-__all__ = ["notice", "print_json", "print_table", "progress_display"]
+__all__ = ["batch_progress", "notice", "print_json", "print_table", "progress_display"]
 
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -59,6 +59,40 @@ def progress_display(quiet: bool) -> Iterator[Announce]:
             yield lambda stage: _bar(bars, stage)
     else:
         yield _lines
+
+
+@contextmanager
+def batch_progress(what: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Gives a callback (done, of) for many runs: a bar with time left, or a line now and then off a terminal."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+            task = bars.add_task(what, total=None)
+            yield lambda done, of: bars.update(task, completed=done, total=of)
+    else:
+        yield _batch_lines(what)
+
+
+def _batch_lines(what: str) -> Callable[[int, int], None]:
+    started = last = time.monotonic()
+    first: int | None = None
+    shown = -1
+
+    def update(done: int, of: int) -> None:
+        nonlocal first, last, shown
+        now = time.monotonic()
+        first = done if first is None else first
+        if done == shown or (done < of and now - last < _SECONDS_BETWEEN_LINES):
+            return
+        last, shown = now, done
+        left = ""
+        if first < done < of:
+            left = f", about {(now - started) / (done - first) * (of - done):.0f} s left"
+        print(f"{what}: {done}/{of}{left}", file=sys.stderr, flush=True)
+
+    return update
 
 
 def _bar(bars: Bars, stage: str) -> Progress:

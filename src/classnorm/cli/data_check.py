@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
 import tyro
+from rich import box
+from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 from classnorm.cli.console import notice, print_json, print_table
 from classnorm.cli.options import DataOptions, OutputOptions, parse
-from classnorm.data import recognise
-from classnorm.experiments.run import dataset_record
+from classnorm.data import ZeroShotDataset
+from classnorm.data.inspection import Inspection, RowPair, Spread, inspect_dataset, search_cost
+
+_LONG = 5e11  # operations: about ten seconds on one core
+
+Facts = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataCheck:
-    """Load a dataset, check it, and say what is in it. Exit code 2 if it cannot be used.
+    """Load a dataset and tell its whole story: sizes, split, features, class balance, attributes, duplicates, leaks.
+
+    Ends with warnings and a verdict. Exit code 2 if the dataset cannot be used.
 
     Examples:
       classnorm data check glyphs
@@ -31,23 +43,152 @@ class DataCheck:
 
     def run(self) -> None:
         dataset = self.source.load(self.data)
-        benchmark = recognise(dataset.class_names, dataset.n_rows)
-        record = dataset_record(dataset) | {"benchmark": benchmark, "notices": dataset.notices}
+        with _progress(dataset, self.output.quiet) as progress:
+            inspection = inspect_dataset(dataset, progress=progress)
         if self.output.json:
-            print_json(record)
+            print_json(inspection.as_dict())
             return
-        table = Table(title=dataset.name, title_justify="left", show_header=False)
-        facts = {name.replace("_", " "): str(value) for name, value in dataset.sizes.items()}
-        sign = "non-negative" if dataset.features.min() >= 0 else "of either sign"
-        facts |= {"feature type": f"{dataset.features.dtype}, {sign}"}
-        facts |= {"benchmark": benchmark or "not one of the GBU benchmarks"} | dataset.provenance
-        facts |= {"checksum": dataset.checksum, "split checksum": dataset.split.checksum}
-        for name, value in facts.items():
-            table.add_row(name, value)
-        print_table(table)
-        for text in dataset.notices:
-            notice(text, self.output.quiet)
-        print("ready to train")
+        print_table(_table(inspection))
+        for text in inspection.warnings:
+            print(f"warning: {text}")
+        print(inspection.verdict)
+
+
+@contextmanager
+def _progress(dataset: ZeroShotDataset, quiet: bool) -> Iterator[Callable[[float], None] | None]:
+    """A bar on stderr where the comparison of test and training rows takes long; off a terminal, a line."""
+    if quiet or search_cost(dataset) < _LONG:
+        yield None
+        return
+    stage = f"comparing {len(dataset.test_rows)} test rows with {len(dataset.split.train)} training rows"
+    if not sys.stderr.isatty():
+        notice(stage)
+        yield None
+        return
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(stage, total=1.0)
+        yield lambda share: bars.update(task, completed=share)
+
+
+def _table(inspection: Inspection) -> Table:
+    table = Table(title=Text(inspection.name), title_justify="left", show_header=False, box=box.SIMPLE)
+    table.add_column()
+    table.add_column(overflow="fold")  # a checksum is never cut
+    sections = {
+        "Dataset": _dataset(inspection),
+        "Features": _features(inspection),
+        "Classes": _classes(inspection),
+        "Attributes": _attributes(inspection),
+        "Duplicates and leaks": _duplicates(inspection),
+    }
+    for heading, facts in sections.items():
+        table.add_section()
+        table.add_row(Text(heading, style="bold"), "")
+        for name, value in facts:
+            table.add_row(Text(f"  {name}"), Text(value))  # as text: a class may be called [b]
+    return table
+
+
+def _dataset(inspection: Inspection) -> Facts:
+    sizes, unused = inspection.sizes, inspection.leaks.unused_rows
+    rows = f"{sizes['train_rows']} train, {sizes['test_seen_rows']} test seen, {sizes['test_unseen_rows']} test unseen"
+    return [
+        ("benchmark", inspection.benchmark or "not one of the GBU benchmarks"),
+        *((name, value) for name, value in inspection.provenance.items() if name != "split"),
+        ("split", inspection.split_version),
+        ("split checksum", inspection.split_checksum),
+        ("checksum", inspection.checksum),
+        ("rows", f"{sizes['rows']}: {rows}" + (f", {unused} in no part" if unused else "")),
+        ("classes", f"{sizes['classes']}: {sizes['seen_classes']} seen, {sizes['unseen_classes']} unseen"),
+    ]
+
+
+def _features(inspection: Inspection) -> Facts:
+    facts = inspection.features
+    sign = "non-negative" if facts.non_negative else "of either sign"
+    return [
+        ("dimensions", f"{inspection.sizes['feature_dim']}, {facts.dtype}, {sign}"),
+        ("values", f"{facts.min:.3g} to {facts.max:.3g}, {facts.zero_share:.1%} zero"),
+        ("mean norm", f"{facts.mean_norm:.3g}"),
+        ("constant columns", str(facts.constant_columns)),
+        ("all-zero rows", str(facts.zero_rows)),
+    ]
+
+
+def _classes(inspection: Inspection) -> Facts:
+    facts = inspection.classes
+    smallest = ", ".join(f"{name} ({rows})" for name, rows in facts.smallest.items())
+    return [
+        ("training rows per seen class", _spread(facts.train_rows)),
+        ("largest / smallest", f"{facts.imbalance:.3g}"),
+        *([("smallest", smallest)] if facts.imbalance > 1 else []),
+        ("test rows per seen class", _spread(facts.test_seen_rows)),
+        ("test rows per unseen class", _spread(facts.test_unseen_rows)),
+        ("classes without rows", str(len(facts.without_rows))),
+    ]
+
+
+def _attributes(inspection: Inspection) -> Facts:
+    facts = inspection.attributes
+    seen = {True: "seen", False: "unseen"}
+    return [
+        ("dimensions", str(facts.dimension)),
+        ("values", f"{facts.min:.3g} to {facts.max:.3g}"),
+        ("norm per class", "1 (unit norm)" if facts.unit_norm else _spread(facts.norm)),
+        ("mean |correlation|", _number(facts.mean_absolute_correlation)),
+        ("median skewness", _number(facts.median_skewness)),
+        ("constant columns", str(len(facts.constant_columns))),
+        ("constant among seen classes only", str(len(facts.constant_among_seen))),
+        ("missing values", str(facts.missing_values)),
+        ("pairs with equal descriptors", str(facts.equal_pairs)),
+        *(
+            ("", f"{pair.one} ({seen[pair.one_seen]}) and {pair.other} ({seen[pair.other_seen]})")
+            for pair in facts.first_equal_pairs
+        ),
+    ]
+
+
+def _duplicates(inspection: Inspection) -> Facts:
+    facts, leaks = inspection.duplicates, inspection.leaks
+    compared = f"a sample of {facts.compared_rows} of " if facts.compared_rows < facts.test_rows else ""
+    near = f"{facts.near} of {compared}{facts.test_rows} (cosine distance under {facts.threshold:g})"
+    if facts.near:
+        near += f": {facts.exact} exact, {facts.other_label} of another class, {facts.in_test_unseen} of unseen classes"
+    elif facts.closest is not None:
+        near += f", closest {facts.closest:.2g}"
+    files = "not known" if leaks.files_in_both is None else str(leaks.files_in_both)
+    shown = [
+        ("test rows like a training row", near),
+        *((f"  test row {pair.row}", _told(pair)) for pair in facts.first),
+        ("repeated training rows", str(facts.train_repeats)),
+        ("equal ones of different classes", str(facts.contradictions)),
+        *((f"  row {pair.row}", _told(pair)) for pair in facts.first_contradictions),
+        ("image files in train and test", files),
+    ]
+    if leaks.train_rows_held_out is not None:
+        disagree = f"{leaks.train_rows_held_out} training rows, {leaks.test_rows_given_out} test rows of seen classes"
+        shown.append(("disagree with is_train", disagree))
+    return shown
+
+
+def _told(pair: RowPair) -> str:
+    """What it is, which training row it is like, and how much."""
+    like = "equals" if pair.exact else f"{pair.cosine_distance:.1g} from"
+    one = ", ".join(filter(None, (pair.class_name, pair.file)))
+    other = ", ".join(filter(None, (pair.train_class if pair.other_label else "same class", pair.train_file)))
+    return f"{one}; {like} training row {pair.train_row}: {other}"
+
+
+def _spread(spread: Spread | None) -> str:
+    if spread is None:
+        return "none"
+    if spread.min == spread.max:
+        return f"{spread.min:.4g}"
+    return f"{spread.min:.4g} to {spread.max:.4g}, median {spread.median:.4g}"
+
+
+def _number(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.2f}"
 
 
 def main(arguments: Sequence[str], program: str) -> None:

@@ -2,50 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from classnorm.cli.console import notice, print_json, print_table
 from classnorm.cli.options import OutputOptions, parse
 from classnorm.experiments.run_folder import find_results
-from classnorm.report import SCORES, group_results, terminal_table, write_report
+from classnorm.report import (
+    SCORES,
+    Comparison,
+    Group,
+    by_dataset,
+    comparisons,
+    csv_document,
+    difference_table,
+    group_results,
+    latex_document,
+    markdown_document,
+    rich_table,
+    terminal_table,
+    write_report,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Compare finished runs: a table here, and index.html, results.md and plots in a folder.
+    """Compare finished runs: tables here, and in a folder a page (index.html), tables (results.*) and plots.
 
     Examples:
       classnorm report runs/glyphs
       classnorm report runs/CUB/classnorm-reference runs/CUB/classnorm-baseline --out report/cub
+      classnorm report runs --against baseline --format latex
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS…")]
     """Run folders, or folders above them."""
     out: Path = Path("report")
-    """Folder for the page, the Markdown table and the plots."""
+    """Folder for the page, the tables and the plots."""
     title: str = "Zero-shot results"
     """Title of the page."""
+    against: Annotated[str | None, tyro.conf.arg(metavar="MODEL", help_behavior_hint="")] = None
+    """What the others are compared with: a model's name or a part of it, or a run folder (default: the best H)."""
+    format: Literal["terminal", "markdown", "csv", "latex"] = "terminal"
+    """How the tables are printed here; the folder gets all of them."""
     output: Annotated[OutputOptions, tyro.conf.arg(name="")]
 
     def run(self) -> None:
         groups = group_results(find_results(self.runs))
-        written = write_report(groups, self.out, self.title)
+        compared = comparisons(groups, self.against)
+        written = write_report(groups, self.out, self.title, compared)
         if self.output.json:
-            summary = [
-                {"model": g.label, "dataset": g.dataset, "seeds": len(g.results)}
-                | {"mean": {n: g.mean(n) for n in SCORES}, "std": {n: g.std(n) for n in SCORES}}
-                for g in groups
-            ]
-            print_json({"groups": summary, "files": [str(path) for path in written]})
+            print_json(_document(groups, compared, written))
             return
-        for name in dict.fromkeys(group.dataset for group in groups):
-            print_table(terminal_table([group for group in groups if group.dataset == name], name))
+        if self.format == "terminal":
+            _print_tables(groups, compared)
+        elif self.format == "csv":
+            print(csv_document(groups), end="")
+        else:
+            document = markdown_document if self.format == "markdown" else latex_document
+            print(document(groups, compared), end="")
         notice(f"wrote {', '.join(str(path) for path in written)}", self.output.quiet)
+
+
+def _print_tables(groups: Sequence[Group], compared: Mapping[str, Comparison]) -> None:
+    for name, part in by_dataset(groups).items():
+        print_table(terminal_table(part, name))
+        if compared[name].differences:
+            table = rich_table(difference_table(compared[name]))
+            table.caption = "percentage points; [95 % interval by a paired bootstrap over the test classes]"
+            print_table(table)
+
+
+def _document(groups: Sequence[Group], compared: Mapping[str, Comparison], written: Sequence[Path]) -> dict[str, Any]:
+    summary = [
+        {"model": g.label, "dataset": g.dataset, "seeds": len(g.results)}
+        | {"mean": {n: _number(g.mean(n)) for n in SCORES}, "std": {n: _number(g.std(n)) for n in SCORES}}
+        for g in groups
+    ]
+    differences = [
+        {"dataset": name, "model": label, "against": comparison.reference.label}
+        | {score: {k: _number(v) for k, v in asdict(difference).items()} for score, difference in scores.items()}
+        for name, comparison in compared.items()
+        for label, scores in comparison.differences.items()
+    ]
+    return {"groups": summary, "differences": differences, "files": [str(path) for path in written]}
+
+
+def _number(value: float) -> float | None:
+    """JSON has no NaN."""
+    return None if math.isnan(value) else value
 
 
 def main(arguments: Sequence[str], program: str) -> None:

@@ -65,7 +65,7 @@ class Train:
         _, config = resolve(dataset, self.method, self.recipe, **given(self.settings))
         for text in dataset.notices:
             notice(text, self.output.quiet)
-        out = self.out or Path("runs") / dataset.name / f"{self.method}-{self.recipe}"
+        out = self.out or Path("runs") / dataset.name / f"{self.method}-{Path(self.recipe).stem}"
         with progress_display(self.output.quiet) as announce:
             results = [
                 run(

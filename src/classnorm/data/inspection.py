@@ -37,9 +37,9 @@ Progress = Callable[[float], None]  # is told the share that is done
 Verdict = Literal["ready to train", "usable, with warnings"]
 
 NEAR = 1e-4  # cosine distance under which two rows are one picture, or two descriptors one class
-MOST_OPERATIONS = 2e13  # of the search for near-duplicates; some minutes on one core
+MOST_OPERATIONS = 2e13  # of the search for near-duplicates; about five minutes on one core
 
-_IMBALANCED = 20.0  # rows of the largest class over those of the smallest; AwA has 16
+_IMBALANCED = 20.0  # training rows of the largest seen class over those of the smallest
 _MANY_CONSTANT = 0.1  # of the feature columns
 _FEW_NEGATIVE = 0.1  # of the attribute values, for them to be a code and not a value
 _SHOWN = 5  # examples kept of anything
@@ -54,13 +54,12 @@ class Spread:
     max: float
 
     @classmethod
-    def of(cls, values: npt.NDArray[Any]) -> Spread | None:
-        """None if there are no values.
-
+    def of(cls, values: npt.NDArray[Any]) -> Spread:
+        """
         >>> Spread.of(np.array([3, 1, 8]))
         Spread(min=1.0, median=3.0, max=8.0)
         """
-        return cls(float(values.min()), float(np.median(values)), float(values.max())) if len(values) else None
+        return cls(float(values.min()), float(np.median(values)), float(values.max()))
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,9 @@ class ClassFacts:
 @dataclass(frozen=True)
 class DescriptorPair:
     one: str
+    one_seen: bool
     other: str
-    sides: str  # "seen, unseen"
+    other_seen: bool
     cosine: float
 
 
@@ -137,6 +137,7 @@ class DuplicateFacts:
     other_label: int
     in_test_seen: int
     in_test_unseen: int
+    closest: float | None  # smallest cosine distance of a test row to a training row
     first: tuple[RowPair, ...]  # the nearest ones
     train_repeats: int  # training rows equal to an earlier one
     contradictions: int  # training rows equal to one of another class
@@ -256,7 +257,8 @@ def feature_facts(features: FloatArray) -> FeatureFacts:
 def _norms(rows: npt.NDArray[Any]) -> Doubles:
     """In float64, where no square of a float32 overflows or vanishes."""
     wide = rows.astype(np.float64)
-    return np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    norms: Doubles = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    return norms
 
 
 def _feature_warnings(facts: FeatureFacts, d_z: int) -> Iterable[str]:
@@ -265,7 +267,7 @@ def _feature_warnings(facts: FeatureFacts, d_z: int) -> Iterable[str]:
     if facts.zero_rows:
         yield (
             f"{_count(facts.zero_rows, 'row')} of features {_are(facts.zero_rows)} all zero "
-            f"(first: row {facts.first_zero_rows[0]}): nothing can be recognised in them, extract them again"
+            f"(first: row {facts.first_zero_rows[0]}): nothing can be recognised there, extract again"
         )
     if facts.constant_columns > _MANY_CONSTANT * d_z:
         yield (
@@ -285,14 +287,13 @@ def class_facts(dataset: ZeroShotDataset) -> ClassFacts:
     seen = np.flatnonzero(train)
     smallest = seen[np.argsort(train[seen], kind="stable")][:_SHOWN]
     spread = Spread.of(train[seen])
-    assert spread is not None  # a dataset has training rows
     return ClassFacts(
         train_rows=spread,
         imbalance=spread.max / spread.min,
         smallest={dataset.class_names[c]: int(train[c]) for c in smallest},
         single_row=int((train == 1).sum()),
-        test_seen_rows=Spread.of(test_seen[test_seen > 0]),
-        test_unseen_rows=Spread.of(test_unseen[test_unseen > 0]),
+        test_seen_rows=Spread.of(test_seen[test_seen > 0]) if test_seen.any() else None,
+        test_unseen_rows=Spread.of(test_unseen[test_unseen > 0]) if test_unseen.any() else None,
         seen_without_test_rows=int((test_seen[seen] == 0).sum()),
         without_rows=tuple(dataset.class_names[c] for c in np.flatnonzero(train + test_seen + test_unseen == 0)),
     )
@@ -322,8 +323,6 @@ def _class_warnings(facts: ClassFacts) -> Iterable[str]:
 def attribute_facts(dataset: ZeroShotDataset) -> AttributeFacts:
     table = dataset.descriptors.astype(np.float64)  # [n_classes, d_a]
     norms = _norms(table)
-    spread = Spread.of(norms)
-    assert spread is not None
     constant = table.min(axis=0) == table.max(axis=0)
     of_seen = table[dataset.seen]
     untaught = (of_seen.min(axis=0) == of_seen.max(axis=0)) & ~constant
@@ -335,7 +334,7 @@ def attribute_facts(dataset: ZeroShotDataset) -> AttributeFacts:
         min=float(table.min()),
         max=float(table.max()),
         unit_norm=bool(np.abs(norms - 1.0).max() < 1e-3),
-        norm=spread,
+        norm=Spread.of(norms),
         constant_columns=tuple(np.flatnonzero(constant).tolist()),
         constant_among_seen=tuple(np.flatnonzero(untaught).tolist()),
         mean_absolute_correlation=correlation,
@@ -355,7 +354,7 @@ def _missing(table: Doubles) -> npt.NDArray[np.bool_]:
     """
     negative = table < 0
     lowest = np.where(negative, table, 0.0).min(axis=1, keepdims=True)
-    is_code = negative.mean() <= _FEW_NEGATIVE and np.allclose(np.where(negative, table, lowest), lowest)
+    is_code = negative.mean() <= _FEW_NEGATIVE and np.allclose(np.where(negative, table, lowest), lowest, atol=0)
     return negative if is_code else np.zeros_like(negative)
 
 
@@ -364,7 +363,7 @@ def _equal_descriptors(dataset: ZeroShotDataset, unit: Doubles) -> tuple[int, in
 
     Pairs with an unseen class come first. Length does not count, as models scale descriptors to unit norm.
     """
-    sides = np.where(dataset.seen, "seen", "unseen")
+    seen, names = dataset.seen.tolist(), dataset.class_names
     first: list[DescriptorPair] = []
     n_pairs = n_with_unseen = 0
     for start in range(0, len(unit), 1024):
@@ -373,43 +372,40 @@ def _equal_descriptors(dataset: ZeroShotDataset, unit: Doubles) -> tuple[int, in
         with_unseen = ~(dataset.seen[start + one] & dataset.seen[start + other])
         n_pairs, n_with_unseen = n_pairs + len(one), n_with_unseen + int(with_unseen.sum())
         for pair in np.argsort(~with_unseen, kind="stable")[:_SHOWN]:
-            i, j = int(one[pair]), int(other[pair])
-            a, b = start + i, start + j
-            both = f"{sides[a]}, {sides[b]}"
-            first.append(DescriptorPair(dataset.class_names[a], dataset.class_names[b], both, float(cosine[i, j])))
-    first.sort(key=lambda pair: "unseen" not in pair.sides)
+            a, b = int(start + one[pair]), int(start + other[pair])
+            alike = float(cosine[one[pair], other[pair]])
+            first.append(DescriptorPair(names[a], seen[a], names[b], seen[b], alike))
+    first.sort(key=lambda pair: pair.one_seen and pair.other_seen)
     return n_pairs, n_with_unseen, tuple(first[:_SHOWN])
 
 
 def _moments(table: Doubles) -> tuple[float | None, float | None]:
     """Mean |correlation| between different attributes, and the median over attributes of their skewness."""
-    table = table[:, np.unique(np.linspace(0, max(table.shape[1] - 1, 0), _CORRELATED_COLUMNS).astype(int))[
-        : table.shape[1]]]  # fmt: skip
-    if table.shape[1] == 0:
+    if table.shape[1] > _CORRELATED_COLUMNS:
+        table = table[:, np.linspace(0, table.shape[1] - 1, _CORRELATED_COLUMNS).astype(int)]
+    n = table.shape[1]
+    if n == 0:
         return None, None
     z = table - table.mean(axis=0)
     z /= np.sqrt((z**2).mean(axis=0))
     skewness = float(np.median((z**3).mean(axis=0)))
-    n = table.shape[1]
-    if n == 1:
-        return None, skewness
-    return float((np.abs(z.T @ z / len(z)).sum() - n) / (n * (n - 1))), skewness
+    correlation = float((np.abs(z.T @ z / len(z)).sum() - n) / (n * (n - 1))) if n > 1 else None
+    return correlation, skewness
 
 
 def _attribute_warnings(facts: AttributeFacts) -> Iterable[str]:
     if facts.equal_pairs:
         pair = facts.first_equal_pairs[0]
-        told = f"{pair.one!r} ({pair.sides.split(', ')[0]}) and {pair.other!r} ({pair.sides.split(', ')[1]})"
         yield (
             f"{_count(facts.equal_pairs, 'pair')} of classes {_have(facts.equal_pairs)} the same descriptor, "
-            f"{facts.equal_pairs_with_unseen} with an unseen class (first: {told}): "
+            f"{facts.equal_pairs_with_unseen} with an unseen class (first: {pair.one!r} and {pair.other!r}): "
             "no method can tell them apart, describe them better or merge them"
         )
     if facts.constant_columns:
         n = len(facts.constant_columns)
         yield (
             f"{_count(n, 'attribute')} {_are(n)} the same for all classes (column {_some(facts.constant_columns)}): "
-            "harmless, can be dropped"
+            "this tells no class from another, drop it"
         )
     if facts.constant_among_seen:
         n = len(facts.constant_among_seen)
@@ -506,28 +502,29 @@ def duplicate_facts(
         count = max(1, int(share * len(test)))
         compared = np.sort(np.random.default_rng(0).choice(test, count, replace=False))
     nearest, cosine = nearest_rows(dataset.features, compared, train, progress)
-    is_near = 1.0 - cosine < near
-    twins = {
-        int(row): (max(0.0, float(1.0 - c)), int(other), False)
-        for row, other, c in zip(compared[is_near], nearest[is_near], cosine[is_near], strict=True)
+    distance = np.maximum(0.0, 1.0 - cosine)
+    pairs = {
+        row: _pair(dataset, row, other, apart, exact=False)
+        for row, other, apart in zip(compared.tolist(), nearest.tolist(), distance.tolist(), strict=True)
+        if apart < near
     }
     for row, digest in zip(test.tolist(), _digests(dataset.features, test), strict=True):
         if digest in sources:  # of several equal training rows, one of the same class if there is any
             equal = sources[digest]
-            twins[row] = (0.0, next((r for r in equal if dataset.labels[r] == dataset.labels[row]), equal[0]), True)
-    rows = np.array(sorted(twins), dtype=np.int64)
-    others = np.array([twins[row][1] for row in rows.tolist()], dtype=np.int64)
-    order = sorted(twins, key=lambda row: (not twins[row][2], twins[row][0], row))
+            other = next((r for r in equal if dataset.labels[r] == dataset.labels[row]), equal[0])
+            pairs[row] = _pair(dataset, row, other, 0.0, exact=True)
+    closest = [*distance.tolist(), *(pair.cosine_distance for pair in pairs.values())]
     return DuplicateFacts(
         threshold=near,
         test_rows=len(test),
         compared_rows=len(compared),
-        near=len(twins),
-        exact=sum(exact for _, _, exact in twins.values()),
-        other_label=int((dataset.labels[rows] != dataset.labels[others]).sum()),
-        in_test_seen=int(np.isin(rows, dataset.split.test_seen).sum()),
-        in_test_unseen=int(np.isin(rows, dataset.split.test_unseen).sum()),
-        first=tuple(_pair(dataset, row, twins[row][1], twins[row][0], twins[row][2]) for row in order[:_SHOWN]),
+        near=len(pairs),
+        exact=sum(pair.exact for pair in pairs.values()),
+        other_label=sum(pair.other_label for pair in pairs.values()),
+        in_test_seen=int(np.isin(list(pairs), dataset.split.test_seen).sum()),
+        in_test_unseen=int(np.isin(list(pairs), dataset.split.test_unseen).sum()),
+        closest=min(closest, default=None),
+        first=tuple(sorted(pairs.values(), key=lambda pair: (not pair.exact, pair.cosine_distance, pair.row))[:_SHOWN]),
         train_repeats=sum(len(rows) - 1 for rows in repeated),
         contradictions=sum(len(rows) for rows in torn),
         first_contradictions=tuple(
@@ -568,7 +565,7 @@ def _duplicate_warnings(facts: DuplicateFacts) -> Iterable[str]:
         yield (
             f"{_count(facts.near, 'test row')} (nearly) {_verb(facts.near, 'equal')} a training row, {facts.exact} "
             f"exactly, {facts.other_label} of another class (first: test row {pair.row}, training row "
-            f"{pair.train_row}): the scores contain them, remove one of each pair"
+            f"{pair.train_row}): they distort the scores, remove one of each pair"
         )
     if facts.contradictions:
         pair = facts.first_contradictions[0]

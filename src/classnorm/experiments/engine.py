@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import socket
 import sys
 import tempfile
 import threading
@@ -31,7 +32,6 @@ from classnorm.files import locked, make_folder, replacing, write_json
 __all__ = ["ERROR", "Engine", "Task", "finished", "run_tasks"]
 
 ERROR = "error.json"
-_ATTEMPTS = 3  # batches in a row that end with a dead worker and nothing done, before the rest counts as failed
 
 
 class Task(Protocol):
@@ -74,14 +74,14 @@ class Engine:
             _run_on_ray(self, tasks, root)
             return
         cores = os.cpu_count() or 1
-        jobs = min(self.jobs or cores, len(tasks))
-        if jobs <= 1:
+        if (self.jobs or cores) == 1:
             for task in tasks:
                 perform(task, root / task.name, None)
             return
         # One thread a process where there are as many processes as cores: measured faster than fewer, wider ones.
-        threads = max(1, cores // jobs)
-        with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=threads):
+        width = min(self.jobs or cores, len(tasks))
+        threads = max(1, cores // width)
+        with joblib.parallel_config("loky", n_jobs=max(2, width), inner_max_num_threads=threads):
             # joblib writes large arrays to a file once and lets every process map it: data is not shipped per task.
             joblib.Parallel(batch_size=1)(joblib.delayed(perform)(task, root / task.name, threads) for task in tasks)
 
@@ -102,19 +102,27 @@ def run_tasks(tasks: Sequence[Task], root: Path, engine: Engine, progress: Progr
     for task in pending:
         with suppress(FileNotFoundError):
             (root / task.name / ERROR).unlink()
-    attempts = 0
-    while pending and attempts < _ATTEMPTS:
-        with _watched(list(unique.values()), root, progress):
-            try:
-                engine.run(pending, root)
-            except (BrokenProcessPool, *_ray_errors()):
-                attempts += 1  # a worker died: what it was at is tried again
-        left = [task for task in pending if not finished(task, root) and not (root / task.name / ERROR).is_file()]
-        attempts = 0 if len(left) < len(pending) else attempts + 1
-        pending = left
-    for task in pending:
-        _record(root / task.name, "the worker process died each time it was tried; is there enough memory?", "")
+    with _watched(list(unique.values()), root, progress):
+        while pending:
+            survived = _survives(engine, pending, root)
+            left = [task for task in pending if not finished(task, root) and not (root / task.name / ERROR).is_file()]
+            stuck = not survived and len(left) == len(pending)
+            pending = left
+            if stuck:  # some task takes its worker and with it the others along: find it out one by one
+                for task in pending:
+                    if not _survives(engine, [task], root):
+                        _record(root / task.name, "its worker process died each time; is there enough memory?", "")
+                break
     return {name: _message(root / name) for name in unique if (root / name / ERROR).is_file()}
+
+
+def _survives(engine: Engine, tasks: Sequence[Task], root: Path) -> bool:
+    """Run the tasks; whether all workers lived to the end."""
+    try:
+        engine.run(tasks, root)
+    except (BrokenProcessPool, *_ray_errors()):
+        return False
+    return True
 
 
 def perform(task: Task, folder: Path, threads: int | None) -> None:
@@ -185,8 +193,9 @@ def _run_on_ray(engine: Engine, tasks: Sequence[Task], root: Path) -> None:
         if engine.address is None:
             settings["num_cpus"] = engine.jobs or os.cpu_count() or 1
         try:
+            _reach(engine.address)
             ray.init(address=engine.address, **settings)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise ConfigError(f"no Ray cluster at {engine.address}: {str(error).splitlines()[0]}") from error
     register_ray()
     cpus = int(ray.cluster_resources().get("CPU", 1))
@@ -199,6 +208,13 @@ def _run_on_ray(engine: Engine, tasks: Sequence[Task], root: Path) -> None:
     light = [(dataclasses.replace(task, dataset=None), shipped[id(task.dataset)]) for task in tasks]  # type: ignore[type-var]
     with joblib.parallel_config("ray", n_jobs=jobs):
         joblib.Parallel(batch_size=1)(joblib.delayed(_perform_on_ray)(task, ref, inbox) for task, ref in light)
+
+
+def _reach(address: str | None) -> None:
+    """Raise at once if nobody listens there; Ray itself would try for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=5).close()
 
 
 class _Inbox:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from classnorm.data import ZeroShotDataset
-from classnorm.errors import unknown_name
+from classnorm.errors import ConfigError, unknown_name
 from classnorm.methods import classnorm as _classnorm
 from classnorm.methods.calibrated import CalibratedFit, fit_calibrated
 from classnorm.methods.classnorm import ClassNormConfig
@@ -39,9 +41,26 @@ def resolve(
     if method not in METHODS:
         raise unknown_name("method", method, METHODS)
     found = METHODS[method]
+    if recipe.endswith(".json"):
+        return found, read_recipe(Path(recipe), method, found).replace(**changes)
     if recipe not in found.recipes:
         raise unknown_name("recipe", recipe, found.recipes)
     return found, found.recipes[recipe](dataset).replace(**changes)
+
+
+def read_recipe(path: Path, method: str, found: Method) -> MethodConfig:
+    """The config of a recipe file, as `classnorm search` writes it."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["format"] != "classnorm-recipe":
+            raise ValueError("another format")
+        settings = dict(document["config"])
+        written_for = document["method"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path}: not a readable recipe; give a name or the recipe.json of a search") from error
+    if written_for != method:
+        raise ConfigError(f"{path}: a recipe for the method {written_for!r}; add --method {written_for}")
+    return found.config().replace(**settings)
 
 
 def fit(

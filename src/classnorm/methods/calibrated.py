@@ -102,9 +102,7 @@ def _calibrate(
 def _curves(sides: Sequence[SideScores], chosen: Calibration) -> dict[str, dict[str, list[float]]]:
     """U, S and H on validation against either kind of calibration, for the report."""
     kinds: tuple[Literal["scale", "bias"], ...] = ("scale", "bias")
-    return {
-        kind: calibration_curves(sides, kind, calibration_values(sides, kind, chosen)).rounded() for kind in kinds
-    }
+    return {kind: calibration_curves(sides, kind, calibration_values(sides, kind, chosen)).rounded() for kind in kinds}
 
 
 def _known(cache: Path | None, key: str) -> dict[str, Any] | None:

@@ -60,7 +60,7 @@ def class_bootstrap(
     shares = {side: _shares(int((tested & mask).sum()), resamples, generator) for side, mask in _sides(seen)}
     averages = []  # for each model: score -> [resamples + 1]
     for table in tables:
-        by_side = {side: shares[side] @ table[:, tested & mask].T for side, mask in _sides(seen)}
+        by_side = {side: _averages(shares[side], table[:, tested & mask]) for side, mask in _sides(seen)}
         total = by_side["unseen"] + by_side["seen"]  # [resamples + 1, n_seeds]
         product = 2 * by_side["unseen"] * by_side["seen"]
         by_side["harmonic"] = np.divide(product, total, out=np.where(np.isnan(total), np.nan, 0.0), where=total > 0)
@@ -73,12 +73,19 @@ def _sides(seen: npt.NDArray[np.bool_]) -> list[tuple[str, npt.NDArray[np.bool_]
 
 
 def _shares(n_classes: int, resamples: int, generator: np.random.Generator) -> Floats:
-    """[resamples + 1, n_classes], how much of a resample each class makes up; NaN averages where there is no class."""
+    """[resamples + 1, n_classes], how much of a resample each class makes up."""
     if not n_classes:
-        return np.full((resamples + 1, 0), np.nan)
+        return np.empty((resamples + 1, 0))
     even = np.full(n_classes, 1.0 / n_classes)
     drawn = generator.multinomial(n_classes, even, size=resamples) / n_classes
     return np.concatenate([even[None], drawn])
+
+
+def _averages(shares: Floats, accuracies: Floats) -> Floats:
+    """[resamples + 1, n_seeds]; NaN where there is no class to average over."""
+    if not shares.shape[1]:
+        return np.full((len(shares), len(accuracies)), np.nan)
+    return shares @ accuracies.T
 
 
 def _difference(values: Floats, level: float) -> Difference:

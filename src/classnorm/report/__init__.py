@@ -2,27 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from classnorm.files import replacing, write_text
-from classnorm.report.page import page
-from classnorm.report.plots import example_grid, png, seen_unseen_plot
-from classnorm.report.summary import SCORES, Group, group_results, unseen_examples
-from classnorm.report.tables import markdown_table, terminal_table
+from classnorm.report.differences import MEANING, Comparison, compare, reference_label
+from classnorm.report.page import Section, page
+from classnorm.report.plots import (
+    Style,
+    calibration_plot,
+    class_plot,
+    example_grid,
+    png,
+    seen_unseen_plot,
+    styles,
+    training_plot,
+)
+from classnorm.report.summary import SCORES, Group, best_group, by_dataset, group_results, unseen_examples
+from classnorm.report.tables import (
+    csv_document,
+    difference_table,
+    latex_table,
+    markdown_table,
+    results_table,
+    rich_table,
+    terminal_table,
+)
 
-__all__ = ["SCORES", "Group", "group_results", "markdown_table", "terminal_table", "write_report"]
+__all__ = [
+    "SCORES",
+    "Comparison",
+    "Group",
+    "by_dataset",
+    "comparisons",
+    "csv_document",
+    "difference_table",
+    "group_results",
+    "latex_document",
+    "markdown_document",
+    "rich_table",
+    "terminal_table",
+    "write_report",
+]
 
 
-def write_report(groups: Sequence[Group], folder: Path, title: str) -> list[Path]:
-    """Write `index.html`, `results.md`, `curve.png` and, where there are images, `unseen.png`; return the paths."""
-    pictures = {"curve.png": png(seen_unseen_plot(groups))}
-    best = max(groups, key=lambda group: group.mean("harmonic"))
-    if (examples := unseen_examples(best)) is not None:
-        pictures["unseen.png"] = png(example_grid(*examples))
+def comparisons(groups: Sequence[Group], against: str | None = None) -> dict[str, Comparison]:
+    """For each dataset its models against one of them: what `against` names, or the one with the best H."""
+    label = None if against is None else reference_label(groups, against)
+    return {name: compare(part, label) for name, part in by_dataset(groups).items()}
+
+
+def write_report(
+    groups: Sequence[Group], folder: Path, title: str, compared: Mapping[str, Comparison] | None = None
+) -> list[Path]:
+    """Write the page, the tables and the plots; return the paths.
+
+    The plots of the first dataset are `curve.png`, `calibration.png` and so on; those of a further one carry its name.
+    """
+    look = styles(groups)
+    compared = comparisons(groups) if compared is None else compared
+    parts = by_dataset(groups)
+    sections = [Section(name, part, compared[name], _pictures(part, look)) for name, part in parts.items()]
+    texts = {
+        "index.html": page(sections, look, title),
+        "results.md": markdown_document(groups, compared),
+        "results.csv": csv_document(groups),
+        "results.tex": latex_document(groups, compared),
+    }
+    pictures = _named(sections)
+    for name, text in texts.items():
+        write_text(folder / name, text)
     for name, picture in pictures.items():
         with replacing(folder / name) as temporary:
             temporary.write_bytes(picture)
-    write_text(folder / "results.md", markdown_table(groups))
-    write_text(folder / "index.html", page(groups, title))
-    return [folder / name for name in ("index.html", "results.md", *pictures)]
+    return [folder / name for name in (*texts, *pictures)]
+
+
+def _pictures(groups: Sequence[Group], look: Mapping[str, Style]) -> dict[str, bytes]:
+    """The plots of one dataset, without those that have nothing to show."""
+    examples = unseen_examples(best_group(groups))
+    figures = {
+        "curve": seen_unseen_plot(groups, look),
+        "calibration": calibration_plot(groups, look, "scale"),
+        "calibration-bias": calibration_plot(groups, look, "bias"),
+        "classes": class_plot(groups, look),
+        "training": training_plot(groups, look),
+        "unseen": None if examples is None else example_grid(*examples),
+    }
+    return {name: png(figure) for name, figure in figures.items() if figure is not None}
+
+
+def _named(sections: Sequence[Section]) -> dict[str, bytes]:
+    """File name → picture."""
+    files: dict[str, bytes] = {}
+    for number, section in enumerate(sections, start=1):
+        slug = re.sub(r"[^A-Za-z0-9]+", "-", section.name).strip("-")
+        suffix = "" if number == 1 else f"-{slug}"
+        if f"curve{suffix}.png" in files:  # another dataset's name came out the same
+            suffix += f"-{number}"
+        files |= {f"{name}{suffix}.png": picture for name, picture in section.pictures.items()}
+    return files
+
+
+def markdown_document(groups: Sequence[Group], compared: Mapping[str, Comparison]) -> str:
+    """The tables of every dataset."""
+    parts = []
+    for name, part in by_dataset(groups).items():
+        table = results_table(part)
+        marks = "; **best** and *second best* of each column" if table.is_ranked else ""
+        parts += [f"## {name}\n", markdown_table(table)]
+        parts.append(f"Percent, mean ± standard deviation over seeds; seconds of the final training{marks}.\n")
+        if compared[name].differences:
+            parts += [markdown_table(difference_table(compared[name])), f"{MEANING}\n"]
+    return "\n".join(parts)
+
+
+def latex_document(groups: Sequence[Group], compared: Mapping[str, Comparison]) -> str:
+    r"""The tables of every dataset, to be read with `\input`."""
+    parts = ["% needs \\usepackage{booktabs}; best in bold, second best underlined\n"]
+    for name, part in by_dataset(groups).items():
+        parts += [f"% {name}\n{latex_table(results_table(part))}"]
+        if compared[name].differences:
+            parts.append(f"% {name}, differences. {MEANING}\n{latex_table(difference_table(compared[name]))}")
+    return "\n".join(parts)

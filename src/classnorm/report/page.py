@@ -5,38 +5,141 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from classnorm.report.plots import png, seen_unseen_plot
-from classnorm.report.summary import SCORES, Group, unseen_examples
-from classnorm.report.tables import rows
+from classnorm.report.classes import worst_classes
+from classnorm.report.differences import MEANING, Comparison
+from classnorm.report.plots import Style
+from classnorm.report.provenance import facts
+from classnorm.report.stylesheet import STYLE
+from classnorm.report.summary import SCORES, Group, best_group, unseen_examples
+from classnorm.report.tables import Cell, Table, difference_table, html_table, results_table
 
-__all__ = ["page"]
+__all__ = ["Section", "page"]
 
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .5rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #8885; }
-th:first-child, td:first-child { text-align: left; }
-tr.best td { font-weight: 600; }
-img { max-width: 100%; height: auto; background: white; border-radius: 4px; }
-img { width: 42rem; }
-.gallery { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); gap: 1rem .5rem; }
-figure { margin: 0; text-align: center; font-size: .8rem; line-height: 1.25; }
-figure img { width: 6rem; display: block; margin: 0 auto .3rem; }
-.right { color: #007A5A; } .wrong { color: #C14A00; }
-@media (prefers-color-scheme: dark) { .right { color: #2BC79A; } .wrong { color: #FF9352; } }
-dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; overflow-wrap: anywhere; }
-footer { margin-top: 2rem; font-size: .85rem; opacity: .75; }
-@media print { body { max-width: none; margin: 0; } h2, img, table { break-inside: avoid; } }
-"""
+_CAPTIONS = {
+    "curve": "Seen–unseen curves",
+    "calibration": "U, S and H against the scale of the seen scores",
+    "calibration-bias": "U, S and H against the bias of the seen scores",
+    "classes": "Accuracy of the single classes",
+    "training": "Training loss by epoch",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """All there is to say about one dataset."""
+
+    name: str
+    groups: Sequence[Group]
+    comparison: Comparison
+    pictures: Mapping[str, bytes]
+    """What it shows → PNG file."""
+
+
+def page(sections: Sequence[Section], look: Mapping[str, Style], title: str) -> str:
+    """The page for results on one or several datasets."""
+    colors = {label: style.color for label, style in look.items()}
+    parts = [f"<h1>{html.escape(title)}</h1>"]
+    for section in sections:
+        parts += _section(section, colors)
+    meaning = "".join(f"<dt>{short}</dt><dd>{html.escape(text)}</dd>" for short, text in SCORES.values())
+    parts.append(f"<h2>What the scores mean</h2><p>Percent, averaged over classes.</p><dl>{meaning}</dl>")
+    parts.append("<footer>Made by classnorm, which chooses no setting by test scores.</footer>")
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{STYLE}</style></head>\n<body>{''.join(parts)}</body></html>\n"
+    )
+
+
+def _section(section: Section, colors: Mapping[str, str]) -> list[str]:
+    groups, best = section.groups, best_group(section.groups)
+    table = results_table(groups)
+    marks = " <b>Best</b> and <u>second best</u> of each column." if table.is_ranked else ""
+    return [
+        _heading(section),
+        html_table(table, colors),
+        f'<p class="note">Percent, mean ± standard deviation over seeds; seconds of the final training.{marks}</p>',
+        _differences(section.comparison, colors),
+        _plots(section, "Seen against unseen classes", "", ("curve",)),
+        _plots(
+            section,
+            "Calibration",
+            "What becomes of the scores as the seen ones are scaled, or lowered by a bias. Solid: test; dashed: "
+            "validation, for runs that have it. Dotted: the values in use, chosen on validation or given by hand.",
+            ("calibration", "calibration-bias"),
+        ),
+        _plots(section, "Classes one by one", "", ("classes",)),
+        _class_list(groups),
+        _confusions(best),
+        _gallery(best),
+        _plots(section, "Training", "", ("training",)),
+        "<h3>Provenance</h3>",
+        *(_provenance(group, colors) for group in groups),
+    ]
+
+
+def _heading(section: Section) -> str:
+    record = section.groups[0].results[0].document["dataset"]
+    sizes = record["sizes"]
+    return (
+        f"<h2>{html.escape(section.name)}</h2><p>{sizes['seen_classes']} seen and {sizes['unseen_classes']} unseen "
+        f"classes, {sizes['train_rows']} training rows, {sizes['test_seen_rows']} + {sizes['test_unseen_rows']} test "
+        f"rows, {sizes['feature_dim']}-d {html.escape(record['provenance'].get('features', ''))} features.</p>"
+    )
+
+
+def _differences(comparison: Comparison, colors: Mapping[str, str]) -> str:
+    if not comparison.differences:
+        return ""
+    table = html_table(difference_table(comparison), colors)
+    return f'<h3>Differences</h3>{table}<p class="note">{html.escape(MEANING)}</p>'
+
+
+def _plots(section: Section, heading: str, text: str, names: Sequence[str]) -> str:
+    pictures = [_image(section.pictures[name], _CAPTIONS[name]) for name in names if name in section.pictures]
+    if not pictures:
+        return ""
+    words = f"<p>{html.escape(text)}</p>" if text else ""
+    return f'<h3>{html.escape(heading)}</h3>{words}<div class="plots">{"".join(pictures)}</div>'
+
+
+def _class_list(groups: Sequence[Group]) -> str:
+    """Every test class with its accuracy under each model, the worst of the best model first."""
+    classes = best_group(groups).classes
+    accuracies = [group.classes.accuracies.mean(axis=0) for group in groups]
+    order = np.argsort(best_group(groups).classes.accuracies.mean(axis=0), kind="stable")
+    body = [
+        [Cell(classes.names[c]), Cell("seen" if classes.seen[c] else "unseen"), Cell(str(classes.rows[c]))]
+        + [Cell(f"{accuracy[c]:.0f}") for accuracy in accuracies]
+        for c in order
+        if classes.rows[c]
+    ]
+    table = html_table(Table("", ["class", "", "rows", *(g.label for g in groups)], body), {})
+    table = table.replace('class="scroll"', 'class="scroll tall"', 1)
+    return f'<details class="classes"><summary>All {len(body)} classes in numbers</summary>{table}</details>'
+
+
+def _confusions(group: Group) -> str:
+    worst = worst_classes(group.classes)
+    lines = []
+    for c in worst:
+        taken_for = ", ".join(f"{html.escape(name)} {share:.0f} %" for name, share in c.taken_for)
+        side = "seen" if c.seen else "unseen"
+        cells = (html.escape(c.name), side, str(c.rows), f"{c.accuracy:.0f}", taken_for)
+        lines.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    return (
+        f"<h3>What the worst classes are taken for</h3><p>The {len(worst)} classes with the lowest accuracy under "
+        f"{html.escape(group.label)}, and the classes most of their test rows go to, over all seeds.</p>"
+        '<div class="scroll"><table class="words"><thead><tr><th>class</th><th></th><th>rows</th>'
+        f"<th>right, %</th><th>taken for</th></tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+    )
 
 
 def _gallery(group: Group) -> str:
@@ -65,62 +168,11 @@ def _thumbnail(image: npt.NDArray[np.uint8]) -> bytes:
     return buffer.getvalue()
 
 
-def page(groups: Sequence[Group], title: str) -> str:
-    """The page for results on one or several datasets."""
-    parts = [f"<h1>{html.escape(title)}</h1>"]
-    for name in dict.fromkeys(group.dataset for group in groups):
-        parts += _dataset_section(name, [group for group in groups if group.dataset == name])
-    meaning = "".join(f"<dt>{short}</dt><dd>{html.escape(text)}</dd>" for short, text in SCORES.values())
-    parts.append(f"<h2>What the scores mean</h2><p>Percent, averaged over classes.</p><dl>{meaning}</dl>")
-    parts.append("<footer>Made by classnorm. Nothing was selected on test data.</footer>")
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_STYLE}</style></head>\n<body>{''.join(parts)}</body></html>\n"
-    )
-
-
-def _dataset_section(name: str, groups: Sequence[Group]) -> list[str]:
-    document = groups[0].results[0].document
-    sizes = document["dataset"]["sizes"]
-    parts = [
-        f"<h2>{html.escape(name)}</h2><p>{sizes['seen_classes']} seen and {sizes['unseen_classes']} unseen classes, "
-        f"{sizes['train_rows']} training rows, {sizes['test_seen_rows']} + {sizes['test_unseen_rows']} test rows, "
-        f"{sizes['feature_dim']}-d {html.escape(document['dataset']['provenance'].get('features', ''))} features.</p>",
-        _table(groups),
-        f"<p>{_image(png(seen_unseen_plot(groups)), 'Seen–unseen curves')}</p>",
-    ]
-    parts.append(_gallery(max(groups, key=lambda group: group.mean("harmonic"))))
-    parts.append(_provenance(groups))
-    return parts
-
-
-def _table(groups: Sequence[Group]) -> str:
-    header, body = rows(groups)
-    best = max(range(len(groups)), key=lambda i: groups[i].mean("harmonic"))
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
-    lines = [
-        f"<tr{' class=best' if i == best else ''}>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for i, row in enumerate(body)
-    ]
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-        "<p>Mean ± standard deviation over seeds; seconds of the final training.</p>"
-    )
-
-
 def _image(picture: bytes, text: str) -> str:
     return f'<img alt="{html.escape(text)}" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
 
 
-def _provenance(groups: Sequence[Group]) -> str:
-    document = groups[0].results[0].document
-    facts = {
-        "dataset checksum": document["dataset"]["checksum"],
-        "split checksum": document["dataset"]["split_checksum"],
-        "versions": ", ".join(f"{name} {version}" for name, version in document["versions"].items()),
-        **{f"calibration, {g.label}": ", ".join(r.document["calibration"] for r in g.results) for g in groups},
-        **{f"command, {g.label}": g.results[0].document["command"] for g in groups if g.results[0].document["command"]},
-    }
-    entries = "".join(f"<dt>{html.escape(key)}</dt><dd>{html.escape(value)}</dd>" for key, value in facts.items())
-    return f"<details><summary>Provenance</summary><dl>{entries}</dl></details>"
+def _provenance(group: Group, colors: Mapping[str, str]) -> str:
+    entries = "".join(f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in facts(group).items())
+    dot = f'<span class="dot" style="background:{colors[group.label]}"></span>'
+    return f"<details><summary>{dot}{html.escape(group.label)}</summary><dl>{entries}</dl></details>"

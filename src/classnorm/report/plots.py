@@ -1,58 +1,223 @@
-"""Plots, legible at column width and safe for colour-blind readers."""
+"""Plots, legible at column width and safe for colour-blind readers; a model looks the same in all of them."""
 
 from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from classnorm.metrics import curve_of
-from classnorm.report.summary import Group
+from classnorm.report.calibration import GroupCurves, Kind, group_curves, shared_values
+from classnorm.report.summary import SCORES, Group, best_group
 
-__all__ = ["COLORS", "example_grid", "png", "seen_unseen_plot"]
+__all__ = [
+    "Style",
+    "calibration_plot",
+    "class_plot",
+    "example_grid",
+    "png",
+    "seen_unseen_plot",
+    "styles",
+    "training_plot",
+]
 
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")  # Okabe and Ito
-_DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)))
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), "-.", (0, (1, 1)), (0, (8, 2, 1, 2, 1, 2)))
+_MARKERS = "os^Dv"
+_TINTS = {"unseen": "#F3C9AE", "seen": "#D4D8DC"}
+_WIDTH = 4.6  # inches: at this size the text is legible on a phone
+_AXIS = {"scale": "scale s: seen scores × s", "bias": "bias b: seen scores − b"}
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a model is drawn; where dashes mean something else, its marker stands in for them."""
+
+    color: str
+    dash: Any
+    marker: str
+
+
+def styles(groups: Sequence[Group]) -> dict[str, Style]:
+    """A style for each label, the same on every dataset."""
+    labels = dict.fromkeys(group.label for group in groups)
+    return {
+        label: Style(COLORS[i % len(COLORS)], _DASHES[i % len(_DASHES)], _MARKERS[i % len(_MARKERS)])
+        for i, label in enumerate(labels)
+    }
 
 
 def png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=160, bbox_inches="tight", metadata={"Software": None})
+    figure.savefig(buffer, format="png", dpi=160, metadata={"Software": None})
     return buffer.getvalue()
 
 
-def seen_unseen_plot(groups: Sequence[Group]) -> Figure:
-    """U against S for each model: one thin line per seed, a dot where the calibrated models stand on average."""
-    figure = Figure(figsize=(5.2, 4.2), layout="constrained")
+def seen_unseen_plot(groups: Sequence[Group], look: Mapping[str, Style]) -> Figure:
+    """U against S for each model: one line per seed, a dot where the calibrated models stand on average."""
+    figure = _figure(3.7, len(groups))
     axes = figure.subplots()
     top = 0.0
-    for i, group in enumerate(groups):
-        color, dash = COLORS[i % len(COLORS)], _DASHES[i // len(COLORS) % len(_DASHES)]
-        for number, result in enumerate(group.results):
+    for group in groups:
+        style = look[group.label]
+        label: str | None = _wrapped(f"{group.label} (AUSUC {group.cell('ausuc')})", 44)
+        for result in group.results:
             curve = curve_of(result.sides)
             if np.isnan(curve.area):
                 continue
-            label = f"{group.label} (AUSUC {group.cell('ausuc')})" if number == 0 else None
-            axes.plot(curve.seen, curve.unseen, color=color, linestyle=dash, linewidth=1.4, alpha=0.85, label=label)
+            axes.plot(
+                curve.seen,
+                curve.unseen,
+                color=style.color,
+                linestyle=style.dash,
+                linewidth=1.2,
+                alpha=0.85,
+                label=label,
+            )
+            label = None
             top = max(top, curve.seen.max(), curve.unseen.max())
         if not np.isnan(group.mean("harmonic")):
-            axes.plot(group.mean("seen"), group.mean("unseen"), "o", color=color, markersize=8, markeredgecolor="white")
+            at = (group.mean("seen"), group.mean("unseen"))
+            axes.plot(*at, style.marker, color=style.color, markersize=8, markeredgecolor="white", zorder=4)
     limit = min(100.0, 1.05 * top) if top else 100.0
     axes.plot([0, limit], [0, limit], color="0.8", linewidth=0.8, zorder=0)
     axes.set(xlim=(0, limit), ylim=(0, limit), xlabel="accuracy on seen classes, S (%)")
     axes.set_ylabel("accuracy on unseen classes, U (%)")
-    axes.set_title("Seen–unseen curves; dots: the calibrated models", fontsize=10)
+    axes.set_title("Seen–unseen curves; marks: the calibrated models", fontsize=10)
+    _plain(axes)
+    _legend(figure, axes.get_legend_handles_labels()[0])
+    return figure
+
+
+def calibration_plot(groups: Sequence[Group], look: Mapping[str, Style], kind: Kind) -> Figure | None:
+    """H, U and S against the scale or the bias of seen scores: test solid, validation dashed. None without an H."""
+    defined = [group for group in groups if not np.isnan(group.mean("harmonic"))]
+    if not defined:
+        return None
+    values = shared_values(defined, kind)
+    curves = {group.label: group_curves(group, kind, values) for group in defined}
+    figure = _figure(5.6, len(curves) + 3)
+    panels: Any = figure.subplots(3, 1, sharex=True, height_ratios=[1.3, 1, 1])
+    for axes, name in zip(panels, ("harmonic", "unseen", "seen"), strict=True):
+        for label, curve in curves.items():
+            _draw_calibration(axes, curve, name, look[label])
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel(f"{SCORES[name][0]} (%)")
+        _plain(axes)
+    panels[0].set_title(f"Test and validation scores against the {kind}", fontsize=10)
+    panels[-1].set_xlabel(_AXIS[kind])
+    _legend(figure, _calibration_handles(curves, look))
+    return figure
+
+
+def _draw_calibration(axes: Axes, curves: GroupCurves, name: str, style: Style) -> None:
+    for part, dash in ((curves.test, "-"), (curves.validation, "--")):
+        if part is not None:
+            axes.plot(
+                part.value,
+                getattr(part, name),
+                dash,
+                color=style.color,
+                linewidth=1.5,
+                marker=style.marker,
+                markersize=4,
+                markevery=10,
+            )
+    for value in curves.chosen:
+        axes.axvline(value, color=style.color, linewidth=1.1, linestyle=":")
+
+
+def _calibration_handles(curves: Mapping[str, GroupCurves], look: Mapping[str, Style]) -> list[Line2D]:
+    handles = [
+        Line2D([], [], color=look[label].color, marker=look[label].marker, label=_wrapped(label, 60))
+        for label in curves
+    ]
+    handles.append(Line2D([], [], color="0.3", label="test, mean over seeds"))
+    if any(curve.validation is not None for curve in curves.values()):
+        handles.append(Line2D([], [], color="0.3", linestyle="--", label="validation, mean over seeds"))
+    if any(curve.chosen for curve in curves.values()):
+        handles.append(Line2D([], [], color="0.3", linestyle=":", linewidth=1.1, label="in use, one line per seed"))
+    return handles
+
+
+def class_plot(groups: Sequence[Group], look: Mapping[str, Style]) -> Figure:
+    """Accuracies of the unseen and of the seen classes, each model's in its own order; bars for the best model."""
+    best = best_group(groups)
+    sides = {"unseen": ~best.classes.seen, "seen": best.classes.seen}
+    sides = {name: mask & (best.classes.rows > 0) for name, mask in sides.items()}
+    sides = {name: mask for name, mask in sides.items() if mask.any()}
+    figure = _figure(1.9 * len(sides), len(groups) + len(sides))
+    panels: Any = figure.subplots(len(sides), 1, squeeze=False)[:, 0]
+    for axes, (name, mask) in zip(panels, sides.items(), strict=True):
+        edges = np.arange(mask.sum() + 1)
+        for group in groups:
+            heights = np.sort(group.classes.accuracies.mean(axis=0)[mask])[::-1]
+            style = look[group.label]
+            if group is best:
+                axes.stairs(heights, edges, fill=True, color=_TINTS[name], zorder=1)
+            axes.stairs(heights, edges, baseline=None, color=style.color, linestyle=style.dash, linewidth=1.4, zorder=2)
+        axes.set(xlim=(0, len(edges) - 1), ylim=(0, 102), ylabel="accuracy (%)")
+        axes.set_xlabel(f"{mask.sum()} {name} classes, from each model's best to its worst")
+        _plain(axes)
+    panels[0].set_title("Accuracy of the single classes, mean over seeds", fontsize=10)
+    handles: list[Any] = [
+        Line2D([], [], color=look[g.label].color, linestyle=look[g.label].dash, label=_wrapped(g.label, 60))
+        for g in groups
+    ]
+    handles += [Patch(color=_TINTS[name], label=f"{name} classes, {_wrapped(best.label, 60)}") for name in sides]
+    _legend(figure, handles)
+    return figure
+
+
+def training_plot(groups: Sequence[Group], look: Mapping[str, Style]) -> Figure | None:
+    """Training loss by epoch, one line per seed; None where no method has one."""
+    figure = _figure(2.7, len(groups))
+    axes = figure.subplots()
+    for group in groups:
+        style = look[group.label]
+        label: str | None = _wrapped(group.label, 50)
+        for result in group.results:
+            points = [(line["epoch"], line["loss"]) for line in result.history if "loss" in line]
+            if points:
+                axes.plot(
+                    *zip(*points, strict=True), color=style.color, linestyle=style.dash, linewidth=1.2, label=label
+                )
+                label = None
+    if not axes.lines:
+        return None
+    axes.set(xlabel="epoch", ylabel="training loss")
+    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    axes.set_title("Training, one line per seed", fontsize=10)
+    _plain(axes)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _legend(figure, axes.get_legend_handles_labels()[0])
+    return figure
+
+
+def _figure(height: float, legend_lines: int) -> Figure:
+    """A figure of the page's width, with room for a legend beneath the plots."""
+    return Figure(figsize=(_WIDTH, height + 0.17 * legend_lines), layout="constrained")
+
+
+def _legend(figure: Figure, handles: Sequence[Any]) -> None:
+    if handles:
+        figure.legend(handles=handles, fontsize=8, frameon=False, loc="outside lower left", labelspacing=0.3)
+
+
+def _plain(axes: Axes) -> None:
     axes.grid(color="0.93")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8, frameon=False, loc="lower left")
-    return figure
 
 
 def example_grid(

@@ -20,7 +20,7 @@ from classnorm.report.summary import SCORES, Group
 __all__ = [
     "Cell",
     "Table",
-    "csv_table",
+    "csv_document",
     "difference_table",
     "html_table",
     "latex_table",
@@ -87,9 +87,7 @@ def difference_table(comparison: Comparison, title: str = "") -> Table:
         [Cell(label), *(Cell(_interval(differences[name])) for name in names)]
         for label, differences in comparison.differences.items()
     ]
-    return Table(
-        title, [f"against {comparison.reference.label}", *(f"Δ{SCORES[name][0]}" for name in names)], body
-    )
+    return Table(title, [f"against {comparison.reference.label}", *(f"Δ{SCORES[name][0]}" for name in names)], body)
 
 
 def _interval(difference: Difference) -> str:
@@ -116,9 +114,7 @@ def rich_table(table: Table) -> RichTable:
     rich = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, caption_justify="left")
     for i, name in enumerate(table.header):
         marked = any(row[i].rank for row in table.body)
-        rich.add_column(
-            name + "  " * marked, justify="left" if i == 0 else "right", no_wrap=i > 0, overflow="fold"
-        )
+        rich.add_column(name + "  " * marked, justify="left" if i == 0 else "right", no_wrap=i > 0, overflow="fold")
     for row in table.body:
         rich.add_row(*(_rich_cell(cell, any(r[i].rank for r in table.body)) for i, cell in enumerate(row)))
     return rich
@@ -189,12 +185,10 @@ def html_table(table: Table, colors: Mapping[str, str]) -> str:
         if row[0].text in colors:
             cells[0] = f'<span class="dot" style="background:{colors[row[0].text]}"></span>{cells[0]}'
         lines.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
 
 
-def csv_table(groups: Sequence[Group]) -> str:
+def csv_document(groups: Sequence[Group]) -> str:
     """One row per group of any dataset, every number in a column of its own; empty where it is undefined."""
     names = (*SCORES, *_TIMES)
     buffer = io.StringIO()

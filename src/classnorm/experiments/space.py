@@ -1,0 +1,124 @@
+"""Search spaces: which settings of a method vary, and between what."""
+
+from __future__ import annotations
+
+import itertools
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from classnorm.errors import ConfigError, unknown_name
+from classnorm.methods import MethodConfig
+
+__all__ = ["DEFAULT_SPACES", "Choice", "Range", "Space", "grid", "parse_space"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few values."""
+
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Any number between two, evenly or evenly in the logarithm."""
+
+    low: float
+    high: float
+    log: bool = False
+    whole: bool = False
+
+
+Space = Mapping[str, Choice | Range]
+
+
+DEFAULT_SPACES: dict[str, dict[str, Space]] = {
+    "classnorm": {
+        "grid": {  # the values of the paper's hyperparameter table
+            "lr": Choice((5e-4, 2e-3, 5e-3)),
+            "hidden": Choice((512, 1024, 2048)),
+            "batch_size": Choice((128, 512)),
+        },
+        "tpe": {
+            "lr": Range(1e-4, 5e-3, log=True),
+            "hidden": Choice((512, 1024, 2048)),
+            "batch_size": Choice((64, 128, 256, 512)),
+            "epochs": Range(5, 50, log=True, whole=True),
+            "gamma": Range(3.0, 8.0),
+            "weight_decay": Range(1e-6, 1e-3, log=True),
+            "entropy_weight": Choice((0.0, 1e-3)),
+        },
+    }
+}
+"""What `search` varies if it is not told: method → sampler → space."""
+
+
+def grid(space: Space) -> list[dict[str, Any]]:
+    """All combinations of a space of choices, the last setting varying fastest.
+
+    >>> grid({"lr": Choice((0.1, 0.2)), "layers": Choice((1, 2))})[1]
+    {'lr': 0.1, 'layers': 2}
+    """
+    ranges = [name for name, values in space.items() if isinstance(values, Range)]
+    if ranges:
+        raise ConfigError(f"a grid needs values to choose from; write {ranges[0]}=a,b,c instead of a range")
+    choices = [values.values for values in space.values() if isinstance(values, Choice)]
+    return [dict(zip(space, values, strict=True)) for values in itertools.product(*choices)]
+
+
+def parse_space(texts: Sequence[str], config: MethodConfig) -> dict[str, Choice | Range]:
+    """From `hidden=512,1024`, `gamma=3..10` or `lr=1e-4..1e-2:log`.
+
+    >>> from classnorm.methods import ClassNormConfig
+    >>> parse_space(["lr=1e-4..1e-2:log", "layers=2,3"], ClassNormConfig())
+    {'lr': Range(low=0.0001, high=0.01, log=True, whole=False), 'layers': Choice(values=(2, 3))}
+    """
+    hints = typing.get_type_hints(type(config))
+    space: dict[str, Choice | Range] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or not values:
+            raise ConfigError(f"--space {text!r} is not understood; write FIELD=a,b,c or FIELD=low..high[:log]")
+        if name not in hints:
+            raise unknown_name("setting", name, hints)
+        space[name] = (
+            _range(name, values, hints[name]) if ".." in values else _choice(name, values, hints[name], config)
+        )
+    return space
+
+
+def _range(name: str, text: str, hint: Any) -> Range:
+    bounds, _, suffix = text.partition(":")
+    low, _, high = bounds.partition("..")
+    try:
+        numbers = float(low), float(high)
+    except ValueError:
+        numbers = (1.0, 0.0)
+    log = suffix == "log"
+    is_number = hint in (int, float) or float in typing.get_args(hint)
+    if not is_number or suffix not in ("", "log") or not numbers[0] < numbers[1] or (log and numbers[0] <= 0):
+        raise ConfigError(f"--space {name}={text} is not a range of numbers; write {name}=low..high or low..high:log")
+    return Range(numbers[0], numbers[1], log, whole=hint is int)
+
+
+def _choice(name: str, text: str, hint: Any, config: MethodConfig) -> Choice:
+    values = tuple(_value(item.strip(), hint) for item in text.split(","))
+    for value in values:
+        config.replace(**{name: value})  # raises if the setting cannot have this value
+    return Choice(values)
+
+
+def _value(text: str, hint: Any) -> Any:
+    """The text as what the setting is: a whole number, a number, a truth value, or the text itself."""
+    if hint is bool:
+        return {"true": True, "false": False}.get(text.lower(), text)
+    for kind in (int, float) if hint is not str else ():
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        return float(number) if hint is not int else number
+    return text

@@ -1,0 +1,47 @@
+"""Where a group's numbers come from: what it takes to trust them, and to make them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from classnorm.report.summary import Group
+
+__all__ = ["facts"]
+
+
+def facts(group: Group) -> dict[str, str]:
+    """Name → value; where the runs of a group differ, all the values in the order of the seeds."""
+    facts = {
+        "command": _values(group, lambda d: d.get("command")),
+        "dataset checksum": _values(group, lambda d: d["dataset"]["checksum"]),
+        "split": _values(group, lambda d: d["dataset"].get("split_version") or d["dataset"]["provenance"].get("split")),
+        "split checksum": _values(group, lambda d: d["dataset"]["split_checksum"]),
+        "data": _values(group, lambda d: _pairs(d["dataset"]["provenance"])),
+        "settings": _values(group, lambda d: _pairs(d["config"])),
+        "seeds": ", ".join(str(result.document["seed"]) for result in group.results),
+        "calibration": _values(group, lambda d: d["calibration"]),
+        "validation": _values(group, lambda d: _validation(d.get("validation"))),
+        "parameters": _values(group, lambda d: d.get("parameters")),
+        "device": _values(group, lambda d: f"{d.get('device', 'unknown')}, {d.get('threads', '?')} threads"),
+        "versions": _values(group, lambda d: _pairs(d["versions"])),
+        "made": _values(group, lambda d: d.get("created")),
+        "run folders": ", ".join(str(result.folder) for result in group.results),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _values(group: Group, read: Callable[[dict[str, Any]], Any]) -> str:
+    values = [read(result.document) for result in group.results]
+    texts = dict.fromkeys(str(value) for value in values if value not in (None, ""))
+    return "; ".join(texts)
+
+
+def _pairs(mapping: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in mapping.items())
+
+
+def _validation(record: dict[str, Any] | None) -> str:
+    if record is None:
+        return "none: the calibration was given"
+    return f"H {record['harmonic']:.1f} on {record['splits']} {record['kind']} splits"
