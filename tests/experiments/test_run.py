@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from classnorm.data import SyntheticConfig, synthetic
-from classnorm.errors import DataError
+from classnorm.errors import ConfigError, DataError
 from classnorm.experiments.run import Experiment, run
 from classnorm.experiments.run_folder import Result, find_results
 from classnorm.methods import Scorer, resolve
@@ -89,9 +89,15 @@ def test_a_killed_run_resumes_to_the_same_result(result, dataset, tmp_path, kill
     with pytest.raises(Killed):
         run(experiment(dataset), folder, checkpoint_every=2, announce=announce)
     assert not (folder / "result.json").exists()
-    stages = []
-    resumed = run(experiment(dataset), folder, checkpoint_every=2, resume=True, announce=stages.append)
-    assert stages == (["training"] if killed_in == "training" else ["validation 1/2", "validation 2/2", "training"])
+    events = []
+    resumed = run(
+        experiment(dataset),
+        folder,
+        checkpoint_every=2,
+        resume=True,
+        announce=lambda stage: lambda epoch: events.append((stage, epoch.number)),
+    )
+    assert events[0] == (killed_in, 5)  # the checkpoint of epoch 4 was the last one
     assert resumed.scores == result.scores
     assert (folder / "model.safetensors").read_bytes() == (result.folder / "model.safetensors").read_bytes()
 
@@ -103,10 +109,18 @@ def test_resuming_a_finished_run_reads_it(result, dataset):
     assert stages == []
 
 
-def test_a_finished_run_with_other_settings_is_not_taken_for_this_one(dataset, tmp_path):
-    run(experiment(dataset, calibration="none"), tmp_path)
-    other = run(experiment(dataset, calibration="none", hidden=16), tmp_path, resume=True)
-    assert other.document["config"]["hidden"] == 16
+def test_resuming_does_not_replace_a_finished_run_with_other_settings(dataset, tmp_path):
+    run(experiment(dataset, calibration="none", epochs=1), tmp_path)
+    with pytest.raises(ConfigError, match="hidden 32 instead of 16"):
+        run(experiment(dataset, calibration="none", epochs=1, hidden=16), tmp_path, resume=True)
+    assert Result.read(tmp_path).document["config"]["hidden"] == 32
+
+
+def test_without_resuming_a_run_is_replaced(dataset, tmp_path):
+    run(experiment(dataset, calibration="none", epochs=1), tmp_path)
+    assert (
+        run(experiment(dataset, calibration="none", epochs=1, hidden=16), tmp_path).document["config"]["hidden"] == 16
+    )
 
 
 def test_two_seeds_are_found_below_their_folder(dataset, tmp_path):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from classnorm.experiments.run_folder import write_arrays, write_result
+from classnorm.experiments.run_folder import find_results, write_arrays, write_result
 from classnorm.metrics import Calibration, gzsl_scores, side_scores
 from classnorm.metrics.calibration import calibration_curves, calibration_values
+from classnorm.report import group_results, write_report
 
 
 @pytest.fixture(scope="session")
@@ -83,3 +84,15 @@ def write_run():
         return write_result(folder, document, history)
 
     return write
+
+
+@pytest.fixture(scope="session")
+def report_on_two_datasets(write_run, tmp_path_factory):
+    """The folder of a report on two datasets, and models with names as long as they get."""
+    folder = tmp_path_factory.mktemp("report")
+    for number, dataset in enumerate(("one", "two/three_with_a_rather_long_name_and_no_spaces_in_it_to_break_at")):
+        runs = folder / "runs" / str(number)
+        write_run(runs / "a", dataset=dataset, skill=1.0 + number, validated=True, calibration="scale:0.9")
+        write_run(runs / "b", "a_recipe_with_a_very_long_name_" * 2, dataset=dataset, skill=3.0, device="cuda:3")
+    write_report(group_results(find_results([folder / "runs"])), folder, "A page with some quite long title or other")
+    return folder

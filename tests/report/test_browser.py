@@ -6,9 +6,6 @@ import subprocess
 
 import pytest
 
-from classnorm.experiments.run_folder import find_results
-from classnorm.report import group_results, write_report
-
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -39,20 +36,9 @@ def chromium():
     return program
 
 
-@pytest.fixture(scope="module")
-def folder(write_run, tmp_path_factory):
-    """Two datasets and models with names as long as they get."""
-    folder = tmp_path_factory.mktemp("page")
-    for dataset in ("one", "another_dataset_with_a_rather_long_name_and_no_spaces_in_it"):
-        for i, recipe in enumerate(("reference", "a_recipe_with_a_very_long_name_" * 2)):
-            write_run(folder / "runs" / dataset / str(i), recipe, dataset=dataset, skill=1.0 + i, validated=True)
-    write_report(group_results(find_results([folder / "runs"])), folder, "A page with some quite long title or other")
-    return folder
-
-
 @pytest.mark.parametrize("width", [1100, 390])
-def test_the_page_renders_and_is_no_wider_than_the_screen(chromium, folder, tmp_path, width):
-    frame = folder / f"frame-{width}.html"
+def test_the_page_renders_and_is_no_wider_than_the_screen(chromium, report_on_two_datasets, tmp_path, width):
+    frame = report_on_two_datasets / f"frame-{width}.html"
     frame.write_text(FRAME.format(source="index.html", width=width))
     command = [chromium, *FLAGS, f"--user-data-dir={tmp_path}", "--allow-file-access-from-files", "--dump-dom"]
     done = subprocess.run([*command, frame.as_uri()], capture_output=True, text=True, timeout=60, check=True)

@@ -52,3 +52,9 @@ def test_an_unknown_reference_ends_the_command_before_anything_is_written(runs, 
         main(["report", str(runs), "--out", str(tmp_path / "out"), "--against", "nobody"])
     assert "nobody" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_report_on_nothing_says_what_is_missing(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["report", "--out", str(tmp_path / "out")])
+    assert "no RUNS given" in capsys.readouterr().err

@@ -111,6 +111,17 @@ def test_a_killed_training_resumes_to_bit_identical_weights(tmp_path, optimizer)
         assert torch.equal(ours, theirs)
 
 
+def test_a_finished_training_resumes_without_a_step(tmp_path):
+    config = TrainingConfig(epochs=4, batch_size=32)
+    path = tmp_path / "state.safetensors"
+    whole, resumed = linear(), linear()
+    run(whole, config, checkpoints=Checkpoints(path, "key", every=3))
+    epochs = []
+    run(resumed, config, checkpoints=Checkpoints(path, "key", resume=True), progress=lambda e: epochs.append(e.number))
+    assert epochs == []
+    assert torch.equal(whole.weight, resumed.weight)
+
+
 def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     path = tmp_path / "state.safetensors"
     config = TrainingConfig(epochs=2, batch_size=32)

@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"classnorm: error: {' '.join(str(error).split())}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        print("classnorm: interrupted", file=sys.stderr)
+        how = {"train": "; go on with the same command and --resume", "search": "; go on with the same command"}
+        print(f"classnorm: interrupted{how.get(arguments[0], '')}", file=sys.stderr)
         raise SystemExit(130) from None
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; say nothing at exit either
@@ -65,6 +66,9 @@ def _dispatch(arguments: list[str]) -> None:
         return
     length = 2 if arguments[0] == "data" else 1
     name, rest = " ".join(arguments[:length]), arguments[length:]
+    if name in ("data", "data -h", "data --help"):
+        print("usage: classnorm data check DATA | classnorm data convert DATA TARGET; --help after either for more")
+        return
     if name not in _COMMANDS:
         raise unknown_name("command", name, _COMMANDS)
     module = importlib.import_module(f"classnorm.cli.{_COMMANDS[name][0]}")

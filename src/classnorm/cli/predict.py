@@ -71,6 +71,8 @@ class Predict:
             write_json(self.out, predictions)
         elif self.out is not None:
             write_text(self.out, as_csv(predictions))
+        if self.out is not None:
+            notice(f"wrote {self.out}", self.output.quiet)
         if self.output.json:
             print_json(predictions)
         elif self.out is None:

@@ -12,6 +12,7 @@ import tyro
 
 from classnorm.cli.console import notice, print_json, print_table
 from classnorm.cli.options import OutputOptions, parse
+from classnorm.errors import ConfigError
 from classnorm.experiments.run_folder import find_results
 from classnorm.report import (
     SCORES,
@@ -53,6 +54,8 @@ class Report:
     output: Annotated[OutputOptions, tyro.conf.arg(name="")]
 
     def run(self) -> None:
+        if not self.runs:
+            raise ConfigError("no RUNS given; name the folders of finished runs, or folders above them")
         groups = group_results(find_results(self.runs))
         compared = comparisons(groups, self.against)
         written = write_report(groups, self.out, self.title, compared)

@@ -16,7 +16,7 @@ from classnorm.cli.console import notice, print_json, print_table, progress_disp
 from classnorm.cli.options import DataOptions, OutputOptions, given, parse, settings_type
 from classnorm.errors import ConfigError
 from classnorm.experiments.run import Experiment, dataset_record, run
-from classnorm.experiments.run_folder import Result
+from classnorm.experiments.run_folder import RESULT, Result
 from classnorm.methods import ClassNormConfig, resolve
 from classnorm.report import SCORES, group_results, terminal_table
 from classnorm.training import Device
@@ -66,6 +66,10 @@ class Train:
         for text in dataset.notices:
             notice(text, self.output.quiet)
         out = self.out or Path("runs") / dataset.name / f"{self.method}-{Path(self.recipe).stem}"
+        if not self.resume:
+            for seed in seeds:
+                if (out / f"seed-{seed}" / RESULT).is_file():
+                    notice(f"replacing the finished run {out / f'seed-{seed}'}", self.output.quiet)
         with progress_display(self.output.quiet) as announce:
             results = [
                 run(

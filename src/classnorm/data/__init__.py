@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 
 from classnorm.data import glyphs
@@ -51,4 +52,10 @@ def load(source: str | Path, *, features: str = "res101", attributes: Attributes
         return load_bundle(path)
     if path.exists():
         raise DataError(f"{path}: not a dataset; give a folder with att_splits.mat or an .npz bundle")
-    raise DataError(f"{path}: no such dataset; give glyphs, a folder with att_splits.mat, or an .npz bundle")
+    near = difflib.get_close_matches(name, ("glyphs", "glyphs-light", "synthetic"), n=1, cutoff=0.7)
+    hint = (
+        f"did you mean {near[0]}?"
+        if near
+        else "give glyphs, glyphs-light, a folder with att_splits.mat, or an .npz bundle"
+    )
+    raise DataError(f"{path}: no such dataset; {hint}")

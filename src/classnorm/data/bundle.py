@@ -78,10 +78,7 @@ def read_npz(path: Path, keys: tuple[str, ...], optional: tuple[str, ...] = ()) 
     except (DataError, MemoryError):
         raise
     except Exception as error:  # zipfile, zlib and numpy raise many kinds on a damaged file
-        reason = (
-            "it holds Python objects, which are never loaded" if "pickle" in str(error).lower() else "it may be damaged"
-        )
-        raise DataError(f"{path}: not a readable .npz bundle; {reason}") from error
+        raise DataError(f"{path}: not a readable .npz bundle; it is damaged, or was not written by np.savez") from error
 
 
 def _texts(array: npt.NDArray[Any]) -> list[str]:
@@ -89,11 +86,23 @@ def _texts(array: npt.NDArray[Any]) -> list[str]:
     return [text.decode() if isinstance(text, bytes) else str(text) for text in array.reshape(-1).tolist()]
 
 
+def _holds_objects(path: Path, key: str) -> DataError:
+    return DataError(
+        f"{path}: the array {key!r} holds Python objects, which are never loaded; "
+        "save numbers as numbers and names with np.array(names, dtype=str)"
+    )
+
+
 def _mapped(path: Path, key: str, archive: Any) -> npt.NDArray[Any]:
     """One array of the archive; memory-mapped if it is stored uncompressed and over 1 MB."""
     info = archive.zip.getinfo(f"{key}.npy" if f"{key}.npy" in archive.zip.namelist() else key)
     if info.compress_type != zipfile.ZIP_STORED or info.file_size < 1 << 20:
-        return np.asarray(archive[key])
+        try:
+            return np.asarray(archive[key])
+        except ValueError as error:
+            if "pickle" not in str(error).lower():
+                raise
+            raise _holds_objects(path, key) from error
     with path.open("rb") as file:
         file.seek(info.header_offset + 26)  # local header: lengths of name and extra field
         name_length, extra_length = np.frombuffer(file.read(4), dtype="<u2")
@@ -102,5 +111,5 @@ def _mapped(path: Path, key: str, archive: Any) -> npt.NDArray[Any]:
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read_header(file)
         if dtype.hasobject:
-            raise ValueError("Object arrays would need pickle")
+            raise _holds_objects(path, key)
         return np.memmap(path, dtype=dtype, mode="r", offset=file.tell(), shape=shape, order="F" if fortran else "C")

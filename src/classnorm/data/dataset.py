@@ -128,6 +128,13 @@ class ZeroShotDataset:
         mask[self.labels[self.split.train]] = True
         return mask
 
+    @cached_property
+    def nonnegative(self) -> bool:
+        """Whether no training feature is negative, as after average pooling of ReLU outputs."""
+        train = self.split.train
+        blocks = (self.features[train[i : i + _CHUNK]] for i in range(0, len(train), _CHUNK))
+        return all(block.min() >= 0 for block in blocks)
+
     @property
     def n_rows(self) -> int:
         return len(self.labels)
@@ -189,8 +196,8 @@ class ZeroShotDataset:
         if absent:
             some = ", ".join(absent[:3]) + (", …" if len(absent) > 3 else "")
             notices.append(
-                f"{len(absent)} class{'es have' if len(absent) > 1 else ' has'} no row ({some}): "
-                "competes for every prediction, left out of the averages"
+                f"{len(absent)} class{'es are' if len(absent) > 1 else ' is'} without training or test row ({some}): "
+                "competing for every prediction, left out of the averages"
             )
         for part, what in ((self.split.test_seen, "seen"), (self.split.test_unseen, "unseen")):
             if not len(part):
@@ -241,6 +248,7 @@ def check_descriptors(descriptors: npt.ArrayLike, names: Sequence[str], where: s
     if len(table) != len(names):
         raise DataError(
             f"{where}: {len(table)} descriptors for {len(names)} class names; give one per class, in that order"
+            + (" (is the table transposed?)" if table.shape[1] == len(names) else "")
         )
     with np.errstate(over="ignore"):
         table = table.astype(np.float32)
@@ -271,14 +279,24 @@ def _integers(values: npt.ArrayLike, what: str, where: str) -> IntArray:
         return np.zeros(0, dtype=np.int64)
     whole = array.dtype.kind == "f" and (np.abs(array) <= _LARGEST).all() and np.array_equal(array, np.round(array))
     if array.dtype.kind not in "iu" and not whole:
-        raise DataError(f"{where}: {what} must be whole numbers, not {array.dtype}")
+        raise DataError(f"{where}: {what} must be whole numbers, not {array.dtype}{_remedy(array)}")
     return array.reshape(-1).astype(np.int64)
+
+
+def _remedy(array: npt.NDArray[Any]) -> str:
+    if array.dtype.kind == "b":
+        return "; turn the mask into row numbers with np.flatnonzero"
+    if array.dtype.kind in "US":
+        return "; give the index of each name in class_names"
+    return ""
 
 
 def _check_labels(labels: npt.ArrayLike, n_rows: int, n_classes: int, where: str) -> IntArray:
     index = _integers(labels, "labels", where)
     if len(index) != n_rows:
-        raise DataError(f"{where}: {len(index)} labels for {n_rows} rows of features; give one label per row")
+        raise DataError(
+            f"{where}: {len(index)} labels for {n_rows} rows of features; give one label per row, features as [rows, d]"
+        )
     bad = np.flatnonzero((index < 0) | (index >= n_classes))
     if len(bad):
         raise DataError(

@@ -204,6 +204,7 @@ def inspect_dataset(
     warnings = (
         *dataset.notices,
         *_feature_warnings(features, dataset.d_z),
+        *_validation_warnings(dataset),
         *_class_warnings(classes),
         *_attribute_warnings(attributes),
         *_duplicate_warnings(duplicates),
@@ -297,6 +298,11 @@ def class_facts(dataset: ZeroShotDataset) -> ClassFacts:
         seen_without_test_rows=int((test_seen[seen] == 0).sum()),
         without_rows=tuple(dataset.class_names[c] for c in np.flatnonzero(train + test_seen + test_unseen == 0)),
     )
+
+
+def _validation_warnings(dataset: ZeroShotDataset) -> Iterable[str]:
+    if dataset.seen.sum() < 3:
+        yield "fewer than 3 seen classes: none can be held out for validation, train with --calibration none"
 
 
 def _class_warnings(facts: ClassFacts) -> Iterable[str]:

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from classnorm.data import ZeroShotDataset
+from classnorm.errors import ConfigError
 from classnorm.experiments.run_folder import RESULT, Result, write_arrays, write_result
 from classnorm.files import locked, make_folder
 from classnorm.methods import METHODS, FitContext, MethodConfig, Scorer, fit_calibrated
@@ -88,8 +89,11 @@ def _run(
 ) -> Result:
     if resume and (folder / RESULT).is_file():
         result = Result.read(folder)
-        if result.document.get("key") == experiment.key:
-            return result
+        if result.document.get("key") != experiment.key:
+            raise ConfigError(
+                f"{folder}: holds a finished run with {_differing(result, experiment)}; choose another --out"
+            )
+        return result
     experiment.config.check()
     where = pick_device(device)
     make_folder(folder)  # from here on a mistake would cost the result of an earlier run
@@ -126,6 +130,13 @@ def _run(
     result = write_result(folder, document, fitted.history)
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     return result
+
+
+def _differing(result: Result, experiment: Experiment) -> str:
+    """In what a finished run differs from the one that is wanted, for an error message."""
+    then, now = result.document.get("config", {}), experiment.config.as_dict()
+    settings = [f"{name} {then.get(name)} instead of {now[name]}" for name in now if then.get(name) != now[name]]
+    return ", ".join(settings[:3]) or "other data, method or seed"
 
 
 def score(scorer: Scorer, dataset: ZeroShotDataset) -> tuple[np.ndarray[Any, Any], GZSLScores]:

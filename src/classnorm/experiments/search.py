@@ -19,15 +19,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from classnorm.data import ZeroShotDataset, validation_dataset
+from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError, TrainingError
 from classnorm.experiments.engine import Engine, run_tasks
 from classnorm.experiments.run_folder import write_arrays
 from classnorm.experiments.space import Choice, Range, Space, grid
 from classnorm.files import write_json
-from classnorm.methods import METHODS, FitContext, MethodConfig, Scorer, fit_key
+from classnorm.methods import METHODS, FitContext, MethodConfig, fit_key
+from classnorm.methods.calibrated import validation_sides
 from classnorm.methods.method import VALIDATED
-from classnorm.metrics import Calibration, SideScores, calibrated_scores, choose_calibration, side_scores
+from classnorm.metrics import Calibration, SideScores, calibrated_scores, choose_calibration
 from classnorm.training import pick_device
 
 __all__ = ["SearchConfig", "Trial", "ValidationFit", "search", "trials_csv", "write_recipe"]
@@ -88,11 +89,9 @@ class ValidationFit:
         return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
 
     def run(self, folder: Path) -> None:
-        part = validation_dataset(self.dataset, self.config.validation, self.split)
-        fitted = METHODS[self.method].fit(part, self.config, self.seed, FitContext(pick_device()))
-        scorer = Scorer(fitted.model, self.method, self.config, part.class_names, part.descriptors, part.seen, part.d_z)
-        logits = scorer.logits(part.features[part.test_rows])
-        sides = side_scores(logits, part.labels[part.test_rows], part.seen)
+        context = FitContext(pick_device())
+        method = METHODS[self.method]
+        sides = validation_sides(self.dataset, self.method, method, self.config, self.seed, self.split, context)
         arrays = {key: value for key, value in asdict(sides).items() if isinstance(value, np.ndarray)}
         write_arrays(folder / self.marker, arrays)
 

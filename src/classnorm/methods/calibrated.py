@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from classnorm.data import ZeroShotDataset, validation_dataset
-from classnorm.files import write_json
-from classnorm.methods.method import VALIDATED, FitContext, Method, MethodConfig, fit_key
+from classnorm.methods.method import VALIDATED, FitContext, Method, MethodConfig
 from classnorm.methods.scorer import Scorer
 from classnorm.metrics import Calibration, SideScores, choose_calibration, side_scores
 from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.training import History, Progress
 
-__all__ = ["CalibratedFit", "fit_calibrated"]
+__all__ = ["CalibratedFit", "fit_calibrated", "validation_sides"]
 
 
 @dataclass(frozen=True)
@@ -75,17 +72,12 @@ def _calibrate(
 ) -> tuple[Calibration, dict[str, Any] | None]:
     if config.calibration not in VALIDATED:
         return Calibration.parse(config.calibration), None
-    cache = context.checkpoint.with_suffix(".validation.json") if context.checkpoint is not None else None
-    key = f"{fit_key(dataset, name, config, seed)} {config.calibration} {config.validation} {config.validation_splits}"
-    if context.resume and (known := _known(cache, key)):
-        return Calibration(**known["calibration"]), known["record"]
     sides = []
     for number in range(config.validation_splits):
-        part = validation_dataset(dataset, config.validation, seed=number)
         progress = announce(f"validation {number + 1}/{config.validation_splits}")
-        fitted = method.fit(part, config, seed, replace(context, progress=progress, checkpoint=None))
-        logits = _scorer(part, name, config, fitted.model).logits(part.features[part.test_rows])
-        sides.append(side_scores(logits, part.labels[part.test_rows], part.seen))
+        checkpoint = context.checkpoint and context.checkpoint.with_name(f"validation-{number}.safetensors")
+        own = replace(context, progress=progress, checkpoint=checkpoint)
+        sides.append(validation_sides(dataset, name, method, config, seed, number, own))
     calibration, harmonic = choose_calibration(sides, VALIDATED[config.calibration])
     record = {
         "harmonic": harmonic,
@@ -93,24 +85,26 @@ def _calibrate(
         "kind": config.validation,
         "curves": _curves(sides, calibration),
     }
-    if cache is not None and context.checkpoint_every:
-        chosen = {"kind": calibration.kind, "value": calibration.value}
-        write_json(cache, {"key": key, "calibration": chosen, "record": record})
     return calibration, record
+
+
+def validation_sides(
+    dataset: ZeroShotDataset,
+    name: str,
+    method: Method,
+    config: MethodConfig,
+    seed: int,
+    split: int,
+    context: FitContext,
+) -> SideScores:
+    """Fit on a validation split of the training rows; what a calibration needs to know of its held-out rows."""
+    part = validation_dataset(dataset, config.validation, split)
+    fitted = method.fit(part, config, seed, context)
+    logits = _scorer(part, name, config, fitted.model).logits(part.features[part.test_rows])
+    return side_scores(logits, part.labels[part.test_rows], part.seen)
 
 
 def _curves(sides: Sequence[SideScores], chosen: Calibration) -> dict[str, dict[str, list[float]]]:
     """U, S and H on validation against either kind of calibration, for the report."""
     kinds: tuple[Literal["scale", "bias"], ...] = ("scale", "bias")
     return {kind: calibration_curves(sides, kind, calibration_values(sides, kind, chosen)).rounded() for kind in kinds}
-
-
-def _known(cache: Path | None, key: str) -> dict[str, Any] | None:
-    """The calibration that an interrupted run had found already."""
-    if cache is None or not cache.is_file():
-        return None
-    try:
-        document: dict[str, Any] = json.loads(cache.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return document if document.get("key") == key else None

@@ -46,7 +46,7 @@ class ClassNormConfig(MethodConfig, TrainingConfig):
     standardize_before_relu: bool = True
     """Class standardization also before the last hidden ReLU (3 layers or more)."""
     final_relu: bool = True
-    """ReLU on the prototypes: right for non-negative features, wrong for features of either sign."""
+    """ReLU on the prototypes: right for non-negative features, wrong for features of either sign (recipes look)."""
     init: Initialization = "proper"
     """Initialisation of the last layer."""
     hidden_init: Initialization = "torch"
@@ -188,6 +188,7 @@ def paper(dataset: ZeroShotDataset) -> ClassNormConfig:
         entropy_weight=1e-3,
         calibration="validation:grid",
         validation="paper",
+        final_relu=dataset.nonnegative,
     )
 
 
@@ -195,7 +196,7 @@ def reference(dataset: ZeroShotDataset) -> ClassNormConfig:
     """The authors' released run: its seen scale for the GBU benchmarks, validation for any other dataset."""
     benchmark = recognise(dataset.class_names, dataset.n_rows)
     released = {None: "validation", "CUB": "scale:1"}.get(benchmark, "scale:0.95")
-    return ClassNormConfig(calibration=released)
+    return ClassNormConfig(calibration=released, final_relu=dataset.nonnegative)
 
 
 def baseline(dataset: ZeroShotDataset) -> ClassNormConfig:

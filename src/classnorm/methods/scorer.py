@@ -43,6 +43,13 @@ class Scorer:
     d_z: int
     calibration: Calibration = field(default_factory=Calibration)
 
+    def __repr__(self) -> str:
+        seen = int(self.seen.sum())
+        return (
+            f"Scorer(method={self.method!r}, {seen} seen and {len(self.seen) - seen} unseen classes, "
+            f"calibration={str(self.calibration)!r})"
+        )
+
     @property
     def d_a(self) -> int:
         return int(self.descriptors.shape[1])
@@ -209,7 +216,9 @@ def _read_model(folder: Path) -> tuple[dict[str, Any], bytes]:
     paths = (folder / "model.json", folder / "model.safetensors")
     for path in paths:
         if not path.is_file():
-            raise ModelError(f"{path}: no such file; give the folder of a finished run")
+            below = sorted(found.parent for found in folder.glob("*/model.json"))[:1]
+            hint = f"did you mean {below[0]}?" if below else "give the folder of a finished run"
+            raise ModelError(f"{path}: no such file; {hint}")
     try:
         document = json.loads(paths[0].read_text(encoding="utf-8"))
         content = paths[1].read_bytes()

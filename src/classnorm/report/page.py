@@ -130,7 +130,7 @@ def _confusions(group: Group) -> str:
     worst = worst_classes(group.classes)
     lines = []
     for c in worst:
-        taken_for = ", ".join(f"{html.escape(name)} {share:.0f} %" for name, share in c.taken_for)
+        taken_for = ", ".join(f"{html.escape(name)} {share:.0f}\N{NO-BREAK SPACE}%" for name, share in c.taken_for)
         side = "seen" if c.seen else "unseen"
         cells = (html.escape(c.name), side, str(c.rows), f"{c.accuracy:.0f}", taken_for)
         lines.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")

@@ -31,8 +31,10 @@ dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }
 footer { margin-top: 2.5rem; font-size: .85rem; opacity: .75; }
 @media (max-width: 40rem) {
   body { margin: 1rem auto; } th, td { padding: .3rem .4rem; font-size: .9rem; }
-  .words thead { display: none; } .words tr { display: block; border-bottom: 1px solid var(--line); padding: .3rem 0; }
-  .words td { border: 0; padding: 0 .6rem 0 0; display: inline; } .words td:last-child { display: block; }
+  .words, .words tbody { display: block; } .words thead { display: none; } .words td { overflow-wrap: anywhere; }
+  .words tr { display: block; border-bottom: 1px solid var(--line); padding: .3rem 0; }
+  .words td { border: 0; padding: 0 .6rem 0 0; display: inline-block; }
+  .words td:last-child { display: block; white-space: normal; }
   .words td:nth-child(1) { font-weight: 600; } .words td:nth-child(3)::after { content: " rows"; }
   .words td:nth-child(4)::after { content: " % right"; } .words td:last-child::before { content: "→ "; }
 }

@@ -97,7 +97,8 @@ def train(
         history.append(
             {"epoch": epoch + 1, "loss": mean, "lr": rate, "seconds": round(time.perf_counter() - started, 4)}
         )
-        if checkpoints and checkpoints.every and (epoch + 1) % checkpoints.every == 0 and epoch + 1 < config.epochs:
+        last = epoch + 1 == config.epochs
+        if checkpoints and checkpoints.every and (last or (epoch + 1) % checkpoints.every == 0):
             save_checkpoint(checkpoints.path, model, optimizer, checkpoints.key, history)
         if progress:
             progress(Epoch(epoch + 1, config.epochs, mean))
