@@ -1,0 +1,201 @@
+"""Search: the winner is the best on validation, test rows play no part, and a killed search goes on."""
+
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from classnorm.cli import main
+from classnorm.data import SyntheticConfig, save_bundle, synthetic, validation_dataset
+from classnorm.errors import TrainingError
+from classnorm.experiments.engine import Engine
+from classnorm.experiments.search import SearchConfig, search
+from classnorm.experiments.space import Choice, Range
+from classnorm.methods import fit, resolve
+from classnorm.metrics import choose_calibration, side_scores
+
+ONE = Engine(jobs=1)
+SPACE = {"lr": Choice((1e-4, 3e-3)), "hidden": Choice((16, 32))}
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return synthetic(SyntheticConfig(classes=40, unseen=10, rows=1200, features=32, attributes=20))
+
+
+def base(dataset, **changes):
+    return resolve(dataset, **({"epochs": 3, "calibration": "validation"} | changes))[1]
+
+
+def test_a_grid_trial_scores_what_fits_made_by_hand_score(dataset, tmp_path):
+    config = SearchConfig(sampler="grid", splits=2)
+    trials, _ = search(dataset, "classnorm", base(dataset), SPACE, config, tmp_path, ONE)
+    assert [trial.settings for trial in trials] == [{"lr": a, "hidden": b} for a in (1e-4, 3e-3) for b in (16, 32)]
+    sides = []
+    for split in range(2):
+        part = validation_dataset(dataset, "matched", split)
+        scorer = fit(part, epochs=3, calibration="none", lr=3e-3, hidden=16)
+        sides.append(side_scores(scorer.logits(part.features[part.test_rows]), part.labels[part.test_rows], part.seen))
+    calibration, harmonic = choose_calibration(sides)
+    assert trials[2].harmonic == pytest.approx(harmonic, abs=1e-4)
+    assert trials[2].calibration == str(calibration)
+
+
+def test_the_winner_is_the_best_trial_with_its_calibration(dataset, tmp_path):
+    config = SearchConfig(sampler="grid", splits=2)
+    trials, best = search(dataset, "classnorm", base(dataset), SPACE, config, tmp_path, ONE)
+    winner = max(trials, key=lambda trial: trial.harmonic)
+    assert (best.lr, best.hidden, best.calibration) == (*winner.settings.values(), winner.calibration)
+
+
+def test_neither_test_rows_nor_unseen_classes_play_a_part(dataset, tmp_path):
+    generator = np.random.default_rng(0)
+    features, descriptors = dataset.features.copy(), dataset.descriptors.copy()
+    features[dataset.test_rows] = generator.random((len(dataset.test_rows), 32))
+    descriptors[~dataset.seen] = generator.random((10, 20)) + 1
+    blinded = replace(dataset, features=features, descriptors=descriptors)
+    config = SearchConfig(trials=6, batch=3, splits=2)
+    space = {"lr": Range(1e-4, 1e-2, log=True), "hidden": Choice((16, 32))}
+    found = [
+        search(d, "classnorm", base(d), space, config, tmp_path / n, ONE) for n, d in (("a", dataset), ("b", blinded))
+    ]
+    assert found[0] == found[1]
+
+
+def test_tpe_tries_as_many_trials_as_asked_and_stays_in_its_ranges(dataset, tmp_path):
+    space = {"lr": Range(1e-4, 1e-2, log=True), "epochs": Range(1, 3, whole=True)}
+    trials, _ = search(
+        dataset, "classnorm", base(dataset, hidden=16), space, SearchConfig(trials=7, batch=3, splits=1), tmp_path, ONE
+    )
+    assert [trial.number for trial in trials] == list(range(7))
+    assert all(1e-4 <= trial.settings["lr"] <= 1e-2 and trial.settings["epochs"] in (1, 2, 3) for trial in trials)
+    assert len({trial.settings["lr"] for trial in trials}) == 7
+
+
+def test_pruned_trials_cost_fewer_splits_and_never_win(dataset, tmp_path):
+    space = {"lr": Range(1e-5, 1e-2, log=True)}
+    config = SearchConfig(trials=16, batch=4, splits=3)
+    trials, best = search(dataset, "classnorm", base(dataset, hidden=32, epochs=8), space, config, tmp_path, ONE)
+    pruned = [trial for trial in trials if trial.state == "pruned"]
+    assert pruned
+    assert all(trial.splits < 3 for trial in pruned)
+    assert all(trial.splits == 3 for trial in trials if trial.state == "complete")
+    assert best.lr not in [trial.settings["lr"] for trial in pruned]
+
+
+def test_a_trial_that_diverges_is_recorded_and_the_others_go_on(dataset, tmp_path):
+    wild = replace(dataset, features=dataset.features * np.float32(1e18))
+    space = {"logits": Choice(("cosine", "dot"))}
+    trials, best = search(
+        wild, "classnorm", base(wild, lr=1e18, hidden=16), space | {"lr": Choice((1e-3, 1e18))},
+        SearchConfig(sampler="grid", splits=1), tmp_path, ONE,
+    )  # fmt: skip
+    failed = [trial for trial in trials if trial.state == "failed"]
+    assert failed
+    assert "diverged" in failed[0].error
+    assert best.lr == 1e-3
+
+
+def test_if_every_trial_fails_the_search_says_why(dataset, tmp_path):
+    wild = replace(dataset, features=dataset.features * np.float32(1e18))
+    space = {"lr": Choice((1e30, 1e31))}
+    with pytest.raises(TrainingError, match="every trial failed; the first said: training diverged"):
+        search(
+            wild,
+            "classnorm",
+            base(wild, logits="dot", hidden=16),
+            space,
+            SearchConfig(sampler="grid", splits=1),
+            tmp_path,
+            ONE,
+        )
+
+
+def test_two_processes_find_the_same_as_one(dataset, tmp_path, monkeypatch):
+    import torch
+
+    torch.set_num_threads(1)  # as the workers have: more threads may add in another order
+    config = SearchConfig(trials=6, batch=3, splits=2)
+    space = {"lr": Range(1e-4, 1e-2, log=True)}
+    found = [
+        search(dataset, "classnorm", base(dataset, hidden=16), space, config, tmp_path / str(jobs), Engine(jobs=jobs))
+        for jobs in (1, 2)
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.fixture(scope="module")
+def bundle(dataset, tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "small.npz"
+    save_bundle(dataset, path)
+    return path
+
+
+def test_the_command_writes_its_table_plot_and_recipe_and_prints_the_promised_json(bundle, tmp_path, capsys):
+    arguments = ["search", str(bundle), "--sampler", "grid", "--space", "lr=1e-4,3e-3", "hidden=16,32", "--epochs", "3"]
+    main([*arguments, "--splits", "2", "--jobs", "1", "--seeds", "2", "--out", str(tmp_path), "--json", "--quiet"])
+    out, err = capsys.readouterr()
+    assert err == ""
+    document = json.loads(out)
+    assert len(document["trials"]) == 4
+    winner = max(document["trials"], key=lambda trial: trial["harmonic"])
+    assert document["best"]["lr"] == winner["settings"]["lr"]
+    assert document["scores"].keys() == {"unseen", "seen", "harmonic", "zsl", "ausuc"}
+    mean = np.mean([run["scores"]["harmonic"] for run in document["runs"]])
+    assert document["scores"]["harmonic"] == pytest.approx(mean, abs=1e-3)
+    with (tmp_path / "trials.csv").open() as file:
+        assert [row["state"] for row in csv.DictReader(file)] == ["complete"] * 4
+    assert (tmp_path / "trials.png").read_bytes()[:4] == b"\x89PNG"
+
+    main(
+        [
+            "train",
+            str(bundle),
+            "--recipe",
+            str(tmp_path / "recipe.json"),
+            "--out",
+            str(tmp_path / "again"),
+            "--json",
+            "--quiet",
+        ]
+    )
+    again = json.loads(capsys.readouterr().out)
+    assert again["config"] == document["best"]
+    assert again["runs"][0]["scores"] == document["runs"][0]["scores"]
+
+
+GRID = ["--sampler", "grid", "--space", "lr=1e-4,1e-3,3e-3,1e-2", "hidden=16,32"]
+TPE = ["--no-prune", "--trials", "8", "--space", "lr=1e-4..1e-2:log"]
+
+
+@pytest.mark.parametrize("sampler", [GRID, TPE], ids=["grid", "tpe"])
+def test_a_search_killed_three_times_ends_with_the_table_of_an_undisturbed_one(bundle, tmp_path, sampler):
+    base = [sys.executable, "-m", "classnorm", "search", str(bundle), *sampler, "--epochs", "12", "--splits", "2"]
+    base += ["--jobs", "1", "--quiet", "--json", "--out"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    killed, moments = tmp_path / "killed", random.Random(0)
+    for kill in range(3):
+        victim = subprocess.Popen([*base, str(killed)], env=environment, stdout=subprocess.DEVNULL)
+        wanted, deadline = kill + moments.randint(1, 3), time.monotonic() + 60
+        while victim.poll() is None and time.monotonic() < deadline:
+            if len(list(killed.glob("fits/*/sides.npz"))) >= wanted + kill:
+                break
+            time.sleep(0.01)
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+    before = {path: path.stat().st_mtime_ns for path in killed.glob("fits/*/sides.npz")}
+    assert before
+    assert not (killed / "trials.csv").exists()
+    for folder in (killed, tmp_path / "whole"):
+        subprocess.run([*base, str(folder)], env=environment, check=True, stdout=subprocess.DEVNULL)
+    assert all(path.stat().st_mtime_ns == moment for path, moment in before.items())  # nothing was done twice
+    for file in ("trials.csv", "recipe.json"):
+        assert (killed / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
