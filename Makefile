@@ -45,6 +45,7 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/ausuc.py
+	$(BIN)/python benchmarks/engine.py
 
 clean:
 	rm -rf $(RUNS) $(REPORT)
