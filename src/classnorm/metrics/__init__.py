@@ -9,21 +9,33 @@ from classnorm.metrics.accuracy import (
     harmonic_mean,
     row_weights,
 )
-from classnorm.metrics.calibration import PAPER_SCALES, Calibration, calibrated_scores, choose_calibration
+from classnorm.metrics.bootstrap import Difference, class_bootstrap
+from classnorm.metrics.calibration import (
+    PAPER_SCALES,
+    Calibration,
+    CalibrationCurves,
+    calibrated_scores,
+    calibration_curves,
+    choose_calibration,
+)
 from classnorm.metrics.curve import SeenUnseenCurve, SideScores, ausuc, curve_of, seen_unseen_curve, side_scores
 
 __all__ = [
     "PAPER_SCALES",
     "Average",
     "Calibration",
+    "CalibrationCurves",
+    "Difference",
     "GZSLScores",
     "SeenUnseenCurve",
     "SideScores",
     "accuracy",
     "ausuc",
     "calibrated_scores",
+    "calibration_curves",
     "choose_calibration",
     "class_accuracies",
+    "class_bootstrap",
     "curve_of",
     "gzsl_scores",
     "harmonic_mean",
