@@ -14,8 +14,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from classnorm.data import SyntheticConfig, ZeroShotDataset, inspection, load_bundle, save_bundle, synthetic
-from classnorm.data.inspection import Inspection, inspect_dataset, nearest_rows
+from classnorm.data import SyntheticConfig, ZeroShotDataset, load_bundle, save_bundle, synthetic
+from classnorm.data.inspection import Inspection, duplicates, inspect_dataset, nearest_rows
 
 NAMES = ("ant", "bee", "cow", "okapi", "zebra")
 LABELS = np.repeat(np.arange(5), 6)  # rows 0–5 are ants, and so on; okapi and zebra are unseen
@@ -345,8 +345,8 @@ def test_the_blocked_search_finds_what_brute_force_finds(
     queries, references = rows[:n_queries], rows[n_queries:]
     expected = 1 - scipy.spatial.distance.cdist(features[queries], features[references], "cosine")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inspection, "_QUERY_BLOCK", 7)
-        patch.setattr(inspection, "_REFERENCE_BLOCK", 11)
+        patch.setattr(duplicates, "_QUERY_BLOCK", 7)
+        patch.setattr(duplicates, "_REFERENCE_BLOCK", 11)
         nearest, cosine = nearest_rows(features, queries, references)
     assert set(nearest) <= set(references)
     np.testing.assert_allclose(cosine, expected.max(axis=1), atol=1e-6)
