@@ -28,9 +28,10 @@ def parallel_coordinates(trials: Sequence[Mapping[str, Any]], score: str = "vali
     axes = figure.subplots()
     colors = matplotlib.colormaps["cividis"]
     scale = Normalize(harmonic.min(), max(harmonic.max(), harmonic.min() + 1e-9))
+    pruned_too = np.array([trial["state"] == "pruned" for trial in scored])
+    winner = int(np.where(pruned_too, -np.inf, harmonic).argmax())  # a pruned trial's H is of fewer splits
     for i in np.argsort(harmonic):
-        pruned = scored[i]["state"] == "pruned"
-        best = i == harmonic.argmax()
+        pruned, best = pruned_too[i], i == winner
         width, alpha = (3.0, 1.0) if best else (0.8, 0.5) if pruned else (1.5, 0.9)
         axes.plot(
             positions[:, i], color="#D55E00" if best else colors(scale(harmonic[i])), linewidth=width, alpha=alpha
