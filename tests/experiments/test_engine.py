@@ -54,6 +54,22 @@ class Note:
         (folder / self.marker).write_text(json.dumps({"pid": os.getpid(), "checksum": checksum}))
 
 
+@dataclass(frozen=True)
+class Threads(Note):
+    """A task that writes down how many threads it has."""
+
+    def run(self, folder: Path):
+        import torch
+
+        (folder / self.marker).write_text(json.dumps({"threads": torch.get_num_threads()}))
+
+
+def test_the_number_of_threads_does_not_depend_on_how_many_tasks_are_left(dataset, tmp_path):
+    run_tasks([Threads(dataset, n) for n in range(5)], tmp_path / "many", Engine(jobs=2))
+    run_tasks([Threads(dataset, 4)], tmp_path / "one", Engine(jobs=2))
+    assert notes(tmp_path / "one", [Threads(dataset, 4)]) == notes(tmp_path / "many", [Threads(dataset, 4)])
+
+
 def notes(root, tasks):
     return [json.loads((root / task.name / "note.json").read_text()) for task in tasks]
 

@@ -78,10 +78,11 @@ class Engine:
             for task in tasks:
                 perform(task, root / task.name, None)
             return
-        # One thread a process where there are as many processes as cores: measured faster than fewer, wider ones.
-        width = min(self.jobs or cores, len(tasks))
-        threads = max(1, cores // width)
-        with joblib.parallel_config("loky", n_jobs=max(2, width), inner_max_num_threads=threads):
+        # One thread a process where there are as many processes as cores: measured faster than fewer, wider ones. The
+        # last tasks of a batch get no more, since another number of threads could change the last digits.
+        jobs = self.jobs or cores
+        threads = max(1, cores // jobs)
+        with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=threads):
             # joblib writes large arrays to a file once and lets every process map it: data is not shipped per task.
             joblib.Parallel(batch_size=1)(joblib.delayed(perform)(task, root / task.name, threads) for task in tasks)
 

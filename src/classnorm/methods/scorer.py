@@ -151,7 +151,7 @@ class Scorer:
         """Write `model.safetensors` and `model.json` into `folder`, and return it."""
         folder = Path(folder)
         tensors = {f"model.{name}": t.detach().cpu().contiguous() for name, t in self.model.state_dict().items()}
-        tensors["descriptors"] = torch.from_numpy(np.ascontiguousarray(self.descriptors))
+        tensors["descriptors"] = torch.from_numpy(np.array(self.descriptors))  # a copy: it may be mapped read-only
         content = save_tensors(tensors)
         with replacing(folder / "model.safetensors") as temporary:
             temporary.write_bytes(content)
