@@ -140,6 +140,19 @@ def test_a_task_that_no_worker_survives_is_given_up_and_the_others_are_done(data
     assert finished(tasks[2], tmp_path)
 
 
+@dataclass(frozen=True)
+class Forgetful(Note):
+    """A task that ends without writing its result."""
+
+    def run(self, folder: Path):
+        pass
+
+
+def test_a_task_that_leaves_no_result_counts_as_failed(dataset, tmp_path):
+    failed = run_tasks([Forgetful(dataset, 0), Note(dataset, 1)], tmp_path, Engine(jobs=1))
+    assert failed == {"task-0": "it ended without a result"}
+
+
 def test_two_batches_on_the_same_folders_do_not_run_a_task_twice(dataset, tmp_path):
     tasks = [Note(dataset, n, seconds=0.1) for n in range(6)]
     batches = [threading.Thread(target=run_tasks, args=(tasks, tmp_path, Engine(jobs=2))) for _ in range(1)]

@@ -91,6 +91,10 @@ def finished(task: Task, root: Path) -> bool:
     return (root / task.name / task.marker).is_file()
 
 
+def _ended(task: Task, root: Path) -> bool:
+    return finished(task, root) or (root / task.name / ERROR).is_file()
+
+
 def run_tasks(tasks: Sequence[Task], root: Path, engine: Engine, progress: Progress | None = None) -> dict[str, str]:
     """Do what is not finished yet; return the messages of the tasks that failed, by name.
 
@@ -105,14 +109,15 @@ def run_tasks(tasks: Sequence[Task], root: Path, engine: Engine, progress: Progr
             (root / task.name / ERROR).unlink()
     with _watched(list(unique.values()), root, progress):
         while pending:
-            survived = _survives(engine, pending, root)
-            left = [task for task in pending if not finished(task, root) and not (root / task.name / ERROR).is_file()]
-            stuck = not survived and len(left) == len(pending)
-            pending = left
-            if stuck:  # some task takes its worker and with it the others along: find it out one by one
+            before = len(pending)
+            _survives(engine, pending, root)
+            pending = [task for task in pending if not _ended(task, root)]
+            if len(pending) == before:  # some task takes its worker and the others along: find it out one by one
                 for task in pending:
-                    if not _survives(engine, [task], root):
-                        _record(root / task.name, "its worker process died each time; is there enough memory?", "")
+                    survived = _survives(engine, [task], root)
+                    if not _ended(task, root):
+                        died = "its worker process died each time; is there enough memory?"
+                        _record(root / task.name, "it ended without a result" if survived else died, "")
                 break
     return {name: _message(root / name) for name in unique if (root / name / ERROR).is_file()}
 
@@ -161,7 +166,7 @@ def _watched(tasks: Sequence[Task], root: Path, progress: Progress | None) -> It
     stop = threading.Event()
 
     def count() -> None:
-        progress(sum(finished(task, root) or (root / task.name / ERROR).is_file() for task in tasks), len(tasks))
+        progress(sum(_ended(task, root) for task in tasks), len(tasks))
 
     def watch() -> None:
         while not stop.wait(0.5):
