@@ -202,7 +202,9 @@ def _run_on_ray(engine: Engine, tasks: Sequence[Task], root: Path) -> None:
             _reach(engine.address)
             ray.init(address=engine.address, **settings)
         except (OSError, RuntimeError, ValueError) as error:
-            raise ConfigError(f"no Ray cluster at {engine.address}: {str(error).splitlines()[0]}") from error
+            reason = str(error).splitlines()[0]
+            hint = "is it running, and does it ask for a token (RAY_AUTH_MODE=token)?"
+            raise ConfigError(f"no Ray cluster at {engine.address}: {reason}; {hint}") from error
     register_ray()
     cpus = int(ray.cluster_resources().get("CPU", 1))
     jobs = min(engine.jobs or cpus, len(tasks))
