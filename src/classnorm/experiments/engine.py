@@ -200,7 +200,7 @@ def _run_on_ray(engine: Engine, tasks: Sequence[Task], root: Path) -> None:
             settings["num_cpus"] = engine.jobs or os.cpu_count() or 1
         try:
             _reach(engine.address)
-            ray.init(address=engine.address, **settings)
+            ray.init(address=engine.address or "local", **settings)  # without "local" Ray joins any cluster it finds
         except (OSError, RuntimeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             hint = "is it running, and does it ask for a token (RAY_AUTH_MODE=token)?"
