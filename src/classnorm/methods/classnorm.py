@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset, recognise
 from classnorm.errors import ConfigError
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, ZeroShotModel, fit_key
+from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
 from classnorm.nn import (
     AttributeEmbedder,
     AttributeNormalizationKind,
@@ -26,9 +25,9 @@ from classnorm.nn import (
     entropy_regularizer,
     gamma_for_variance,
 )
-from classnorm.training import Checkpoints, TrainingConfig, train
+from classnorm.training import TrainingConfig, train
 
-__all__ = ["METHOD", "ClassNormConfig", "ClassNormModel"]
+__all__ = ["METHOD", "ClassNormConfig", "ClassNormModel", "Problem", "prepare"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,52 +116,63 @@ def _embedder(config: ClassNormConfig, d_a: int, d_z: int, seed: int, descriptor
     )
 
 
-def build(config: ClassNormConfig, d_a: int, d_z: int) -> ClassNormModel:
+def build(config: ClassNormConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> ClassNormModel:
     """A model to load weights into: how its own are drawn does not matter."""
     drawn = config.replace(init="torch", hidden_init="torch")
     return ClassNormModel(config, d_a, d_z, _embedder(drawn, d_a, d_z, 0, torch.zeros(2, d_a)))
 
 
-def fit(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, context: FitContext) -> Fitted:
-    """Train on the training rows; only seen classes take part."""
-    config.check()
-    seen = np.flatnonzero(dataset.seen)
-    if len(seen) < 2:
-        raise ConfigError(f"{dataset.name}: training needs at least 2 seen classes, there is {len(seen)}")
-    descriptors = torch.from_numpy(dataset.descriptors[seen])
-    embedder = _embedder(config, dataset.d_a, dataset.d_z, seed, descriptors)
-    model = ClassNormModel(config, dataset.d_a, dataset.d_z, embedder).to(context.device)
+@dataclass(frozen=True)
+class Problem:
+    """A model and what it is trained on: all that the training loop, or a diagnosis of it, needs."""
 
-    rows = dataset.split.train
-    features = torch.from_numpy(np.asarray(dataset.features[rows], dtype=np.float32)).to(context.device)
-    if config.logits == "cosine":
-        features = F.normalize(features, dim=1)  # once, instead of in every batch
-    position = np.searchsorted(seen, dataset.labels[rows])
-    labels = torch.from_numpy(position).to(context.device)
-    descriptors = descriptors.to(context.device)
+    model: ClassNormModel
+    features: Tensor
+    labels: Tensor
+    descriptors: Tensor
+    entropy_weight: float
 
-    def loss(batch: Tensor, target: Tensor) -> Tensor:
-        prototypes = model.prototypes(descriptors)
-        if config.logits == "cosine":
-            logits = batch @ (model.gamma**2 * F.normalize(prototypes, dim=1)).T
-        else:
-            logits = dot_logits(batch, prototypes)
-        value = F.cross_entropy(logits, target)
-        if config.entropy_weight:
-            value = value + config.entropy_weight * entropy_regularizer(logits)
+    def logits(self, features: Tensor) -> Tensor:
+        """[b, n_seen] of some training rows."""
+        prototypes = self.model.prototypes(self.descriptors)
+        if self.model.kind == "dot":
+            return dot_logits(features, prototypes)
+        return features @ (self.model.gamma**2 * F.normalize(prototypes, dim=1)).T
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        value = F.cross_entropy(logits, labels)
+        if self.entropy_weight:
+            value = value + self.entropy_weight * entropy_regularizer(logits)
         return value
 
-    checkpoints = None
-    if context.checkpoint is not None:
-        key = fit_key(dataset, "classnorm", config, seed)
-        checkpoints = Checkpoints(context.checkpoint, key, context.checkpoint_every, context.resume)
-    hint = (
-        "lower --lr" if config.logits == "cosine" else "dot products are unbounded: use --logits cosine or lower --lr"
-    )
+
+def prepare(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device: torch.device) -> Problem:
+    """The untrained model and the training rows; only seen classes take part."""
+    config.check()
+    rows = TrainingRows.of(dataset, device)
+    embedder = _embedder(config, dataset.d_a, dataset.d_z, seed, rows.descriptors.cpu())
+    model = ClassNormModel(config, dataset.d_a, dataset.d_z, embedder).to(device)
+    # Features of unit length once, instead of in every batch.
+    features = F.normalize(rows.features, dim=1) if config.logits == "cosine" else rows.features
+    return Problem(model, features, rows.labels, rows.descriptors, config.entropy_weight)
+
+
+def fit(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, context: FitContext) -> Fitted:
+    """Train on the training rows."""
+    problem = prepare(dataset, config, seed, context.device)
+    dot = "dot products are unbounded: use --logits cosine or lower --lr"
     history = train(
-        model, loss, features, labels, config, seed=seed, checkpoints=checkpoints, progress=context.progress, hint=hint
+        problem.model,
+        lambda features, labels: problem.loss(problem.logits(features), labels),
+        problem.features,
+        problem.labels,
+        config,
+        seed=seed,
+        checkpoints=checkpoints(dataset, "classnorm", config, seed, context),
+        progress=context.progress,
+        hint=dot if config.logits == "dot" else "lower --lr",
     )
-    return Fitted(model, history)
+    return Fitted(problem.model, history)
 
 
 # The paper's hyperparameter table; batch, learning rate, width.

@@ -12,15 +12,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from classnorm.data import SplitKind, ZeroShotDataset
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.metrics import Calibration
-from classnorm.training import History, Progress
+from classnorm.training import Checkpoints, History, Progress
 
-__all__ = ["VALIDATED", "FitContext", "Fitted", "Method", "MethodConfig", "ZeroShotModel", "fit_key"]
+__all__ = [
+    "VALIDATED",
+    "FitContext",
+    "Fitted",
+    "Method",
+    "MethodConfig",
+    "TrainingRows",
+    "ZeroShotModel",
+    "checkpoints",
+    "fit_key",
+]
 
 
 VALIDATED: dict[str, Literal["any", "scale", "bias", "grid"]] = {
@@ -115,6 +126,27 @@ class Fitted:
     history: History
 
 
+@dataclass(frozen=True)
+class TrainingRows:
+    """The training rows as tensors: what a fit may look at."""
+
+    features: Tensor
+    """[n, d_z], float32"""
+    labels: Tensor
+    """[n], positions among the seen classes"""
+    descriptors: Tensor
+    """[n_seen, d_a] of the seen classes"""
+
+    @classmethod
+    def of(cls, dataset: ZeroShotDataset, device: torch.device) -> Self:
+        seen, rows = np.flatnonzero(dataset.seen), dataset.split.train
+        if len(seen) < 2:
+            raise ConfigError(f"{dataset.name}: training needs at least 2 seen classes, there is {len(seen)}")
+        features = torch.from_numpy(np.asarray(dataset.features[rows], dtype=np.float32))
+        labels = torch.from_numpy(np.searchsorted(seen, dataset.labels[rows]))
+        return cls(features.to(device), labels.to(device), torch.from_numpy(dataset.descriptors[seen]).to(device))
+
+
 class Fit(Protocol):
     def __call__(self, dataset: ZeroShotDataset, config: Any, seed: int, context: FitContext) -> Fitted: ...
 
@@ -126,9 +158,20 @@ class Method:
     config: type[MethodConfig]
     recipes: Mapping[str, Callable[[ZeroShotDataset], MethodConfig]]
     """Presets by name; some depend on which benchmark the dataset is."""
-    build: Callable[[Any, int, int], ZeroShotModel]
-    """(config, d_a, d_z) → an untrained model, into which saved weights can be loaded."""
+    build: Callable[[Any, int, int, Mapping[str, Tensor]], ZeroShotModel]
+    """(config, d_a, d_z, weights) → a model into which the saved weights can be loaded; they tell sizes that the config
+    does not, like the number of seen classes."""
     fit: Fit
+
+
+def checkpoints(
+    dataset: ZeroShotDataset, method: str, config: MethodConfig, seed: int, context: FitContext
+) -> Checkpoints | None:
+    """Where the training loop keeps its state, if the context asks for it."""
+    if context.checkpoint is None:
+        return None
+    key = fit_key(dataset, method, config, seed)
+    return Checkpoints(context.checkpoint, key, context.checkpoint_every, context.resume)
 
 
 def fit_key(dataset: ZeroShotDataset, method: str, config: MethodConfig, seed: int) -> str:

@@ -186,10 +186,11 @@ class Scorer:
                 raise unknown_name("method", document["method"], METHODS)
             method = METHODS[document["method"]]
             config = method.config(**document["config"])
-            model = method.build(config, int(document["descriptor_dim"]), int(document["feature_dim"]))
             tensors = load_tensors(content)
             descriptors = tensors.pop("descriptors").numpy()
-            model.load_state_dict({name.removeprefix("model."): tensor for name, tensor in tensors.items()})
+            weights = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+            model = method.build(config, int(document["descriptor_dim"]), int(document["feature_dim"]), weights)
+            model.load_state_dict(weights)
             names, seen = tuple(document["class_names"]), np.array(document["seen"], dtype=bool)
             if not len(names) == len(seen) == len(descriptors):
                 raise ValueError("class names, seen mask and descriptors differ in length")
