@@ -16,6 +16,7 @@ _COMMANDS = {
     "evaluate": ("evaluate", "score a saved model on a dataset"),
     "predict": ("predict", "classify features, also into classes unknown at training time"),
     "search": ("search", "choose hyperparameters by validation, score the winner once"),
+    "reproduce": ("reproduce", "a table or figure of the paper, on the data at hand"),
     "report": ("report", "tables, plots and an HTML page from run folders"),
     "data check": ("data_check", "look at a dataset"),
     "data convert": ("data_convert", "GBU folder ↔ .npz bundle"),

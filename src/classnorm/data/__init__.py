@@ -8,9 +8,10 @@ from pathlib import Path
 from classnorm.data import glyphs
 from classnorm.data.bundle import load_bundle, save_bundle
 from classnorm.data.dataset import Split, ZeroShotDataset
+from classnorm.data.simulated import simulate
 from classnorm.data.synthetic import SyntheticConfig, synthetic
 from classnorm.data.validation import SplitKind, validation_dataset
-from classnorm.data.xlsa17 import AttributesKey, load_gbu, recognise, save_gbu
+from classnorm.data.xlsa17 import AttributesKey, load_gbu, read_splits, recognise, save_gbu
 from classnorm.errors import DataError
 
 __all__ = [
@@ -22,9 +23,11 @@ __all__ = [
     "load",
     "load_bundle",
     "load_gbu",
+    "read_splits",
     "recognise",
     "save_bundle",
     "save_gbu",
+    "simulate",
     "synthetic",
     "validation_dataset",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 from classnorm.data.dataset import Split, ZeroShotDataset
 from classnorm.errors import DataError
 
-__all__ = ["SplitKind", "validation_dataset"]
+__all__ = ["SplitKind", "hold_out", "validation_dataset"]
 
 SplitKind = Literal["paper", "matched"]
 
@@ -30,8 +30,17 @@ def validation_dataset(dataset: ZeroShotDataset, kind: SplitKind = "matched", se
         class_share, row_share = (0.15 if len(seen) < 50 else 0.10), 0.10
     else:
         class_share, row_share = 1.0 - len(seen) / dataset.n_classes, 0.20
-    n_held_out = max(1, round(class_share * len(seen)))
-    n_held_out = min(n_held_out, len(seen) - 2)
+    part = hold_out(dataset, max(1, round(class_share * len(seen))), row_share, seed)
+    return replace(part, name=f"{dataset.name} ({kind} validation split {seed})")
+
+
+def hold_out(dataset: ZeroShotDataset, n_classes: int, row_share: float | None, seed: int) -> ZeroShotDataset:
+    """Hold out some seen classes and a share of the other training rows; None for as many rows as those classes have.
+
+    At least two classes are left to train on.
+    """
+    seen = np.flatnonzero(dataset.seen)
+    n_held_out = min(n_classes, len(seen) - 2)
     if n_held_out < 1:
         raise DataError(
             f"{dataset.name}: {len(seen)} seen classes are too few to hold one out for validation (3 are needed); "
@@ -43,6 +52,8 @@ def validation_dataset(dataset: ZeroShotDataset, kind: SplitKind = "matched", se
     train = dataset.split.train
     held_out = np.isin(dataset.labels[train], unseen)
     rest = generator.permutation(train[~held_out])
+    if row_share is None:
+        row_share = float(min(0.5, held_out.sum() / len(rest)))
     # Stratified: of each class the first few shuffled rows go to pseudo-seen; one row always stays. How many is rounded
     # from class to class, not each for itself, so that the share is right where classes have few rows, too.
     labels = dataset.labels[rest]
@@ -60,7 +71,7 @@ def validation_dataset(dataset: ZeroShotDataset, kind: SplitKind = "matched", se
     new_labels = np.where(dataset.labels >= 0, position[dataset.labels], -1)
     return replace(
         dataset,
-        name=f"{dataset.name} ({kind} validation split {seed})",
+        name=f"{dataset.name} (without {n_held_out} classes, split {seed})",
         labels=new_labels,
         descriptors=dataset.descriptors[seen],
         class_names=tuple(dataset.class_names[c] for c in seen),

@@ -16,7 +16,7 @@ from classnorm.data.dataset import Split, ZeroShotDataset
 from classnorm.errors import DataError
 from classnorm.files import replacing
 
-__all__ = ["AttributesKey", "load_gbu", "read_mat", "recognise", "save_gbu"]
+__all__ = ["AttributesKey", "load_gbu", "read_mat", "read_splits", "recognise", "save_gbu"]
 
 AttributesKey = Literal["att", "original_att"]
 
@@ -49,17 +49,13 @@ def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey =
         features: name of the feature file without `.mat`.
         attributes: ``att`` (unit-norm columns) or ``original_att`` (raw).
     """
-    splits_file, feature_file = folder / _SPLITS, folder / f"{features}.mat"
+    feature_file = folder / f"{features}.mat"
     if not feature_file.is_file():
         others = sorted(file.stem for file in folder.glob("*.mat") if file.name != _SPLITS)
         hint = f"use --features {others[0]}" if others else "download or extract features first"
         raise DataError(f"{feature_file}: no such file; {hint}")
-    splits = read_mat(
-        splits_file,
-        [attributes, "allclasses_names", "trainval_loc", "test_seen_loc", "test_unseen_loc"],
-    )
+    names, descriptors, split = read_splits(folder, attributes)
     table = read_mat(feature_file, ["features", "labels"], optional=["image_files", "allclasses_names"])
-    names = _strings(splits["allclasses_names"], splits_file, "allclasses_names")
     if "allclasses_names" in table:
         own = _strings(table["allclasses_names"], feature_file, "allclasses_names")
         labels = _join_by_name(_labels(table["labels"], feature_file, len(own)), own, names, feature_file)
@@ -68,15 +64,10 @@ def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey =
     files = _strings(table["image_files"], feature_file, "image_files") if "image_files" in table else None
     if files is not None:
         _check_image_folders(files, labels, names, feature_file)
-    rows = {
-        key: _locations(splits[f"{key}_loc"], splits_file, f"{key}_loc")
-        for key in ("trainval", "test_seen", "test_unseen")
-    }
-    split = Split(rows["trainval"], rows["test_seen"], rows["test_unseen"])
     return ZeroShotDataset.from_arrays(
         _by_rows(table["features"], len(labels), feature_file, "features"),
         labels,
-        _by_rows(splits[attributes], len(names), splits_file, attributes),
+        descriptors,
         names,
         train=split.train,
         test_seen=split.test_seen,
@@ -91,6 +82,15 @@ def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey =
         },
         image_files=files,
     )
+
+
+def read_splits(folder: Path, attributes: AttributesKey = "att") -> tuple[list[str], npt.NDArray[Any], Split]:
+    """What `att_splits.mat` alone tells: class names, their attributes [n_classes, d_a], and the rows of the split."""
+    path = folder / _SPLITS
+    content = read_mat(path, [attributes, "allclasses_names", "trainval_loc", "test_seen_loc", "test_unseen_loc"])
+    names = _strings(content["allclasses_names"], path, "allclasses_names")
+    parts = (_locations(content[f"{key}_loc"], path, f"{key}_loc") for key in ("trainval", "test_seen", "test_unseen"))
+    return names, _by_rows(content[attributes], len(names), path, attributes), Split(*parts)
 
 
 def save_gbu(dataset: ZeroShotDataset, folder: Path, features: str = "features") -> None:

@@ -20,7 +20,7 @@ from classnorm.report.stylesheet import STYLE
 from classnorm.report.summary import SCORES, Group, best_group, unseen_examples
 from classnorm.report.tables import Cell, Table, difference_table, html_table, results_table
 
-__all__ = ["Section", "page"]
+__all__ = ["Section", "html_document", "html_image", "page"]
 
 _CAPTIONS = {
     "curve": "Seen–unseen curves",
@@ -42,19 +42,24 @@ class Section:
     """What it shows → PNG file."""
 
 
-def page(sections: Sequence[Section], look: Mapping[str, Style], title: str) -> str:
-    """The page for results on one or several datasets."""
+def page(sections: Sequence[Section], look: Mapping[str, Style], title: str, more: Sequence[str] = ()) -> str:
+    """The page for results on one or several datasets, with further sections after them."""
     colors = {label: style.color for label, style in look.items()}
     parts = [f"<h1>{html.escape(title)}</h1>"]
     for section in sections:
         parts += _section(section, colors)
     meaning = "".join(f"<dt>{short}</dt><dd>{html.escape(text)}</dd>" for short, text in SCORES.values())
     parts.append(f"<h2>What the scores mean</h2><p>Percent, averaged over classes.</p><dl>{meaning}</dl>")
-    parts.append("<footer>Made by classnorm, which chooses no setting by test scores.</footer>")
+    return html_document(title, [*parts, *more])
+
+
+def html_document(title: str, parts: Sequence[str]) -> str:
+    """The frame of a page."""
+    footer = "<footer>Made by classnorm, which chooses no setting by test scores.</footer>"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head>\n<body>{''.join(parts)}</body></html>\n"
+        f"<style>{STYLE}</style></head>\n<body>{''.join(parts)}{footer}</body></html>\n"
     )
 
 
@@ -103,7 +108,7 @@ def _differences(comparison: Comparison, colors: Mapping[str, str]) -> str:
 
 
 def _plots(section: Section, heading: str, text: str, names: Sequence[str]) -> str:
-    pictures = [_image(section.pictures[name], _CAPTIONS[name]) for name in names if name in section.pictures]
+    pictures = [html_image(section.pictures[name], _CAPTIONS[name]) for name in names if name in section.pictures]
     if not pictures:
         return ""
     words = f"<p>{html.escape(text)}</p>" if text else ""
@@ -152,7 +157,7 @@ def _gallery(group: Group) -> str:
         right = true == guess
         verdict = "✓" if right else f"✗ {html.escape(guess)}"
         cards.append(
-            f"<figure>{_image(_thumbnail(image), true)}<figcaption>{html.escape(true)}"
+            f"<figure>{html_image(_thumbnail(image), true)}<figcaption>{html.escape(true)}"
             f'<br><span class="{"right" if right else "wrong"}">{verdict}</span></figcaption></figure>'
         )
     return (
@@ -168,7 +173,7 @@ def _thumbnail(image: npt.NDArray[np.uint8]) -> bytes:
     return buffer.getvalue()
 
 
-def _image(picture: bytes, text: str) -> str:
+def html_image(picture: bytes, text: str) -> str:
     return f'<img alt="{html.escape(text)}" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
 
 

@@ -21,10 +21,14 @@ from classnorm.report.calibration import GroupCurves, Kind, group_curves, shared
 from classnorm.report.summary import SCORES, Group, best_group
 
 __all__ = [
+    "COLORS",
     "Style",
     "calibration_plot",
     "class_plot",
     "example_grid",
+    "legend",
+    "new_figure",
+    "plain",
     "png",
     "seen_unseen_plot",
     "styles",
@@ -65,7 +69,7 @@ def png(figure: Figure) -> bytes:
 
 def seen_unseen_plot(groups: Sequence[Group], look: Mapping[str, Style]) -> Figure:
     """U against S for each model: one line per seed, a dot where the calibrated models stand on average."""
-    figure = _figure(3.7, len(groups))
+    figure = new_figure(3.7, len(groups))
     axes = figure.subplots()
     top = 0.0
     for group in groups:
@@ -94,8 +98,8 @@ def seen_unseen_plot(groups: Sequence[Group], look: Mapping[str, Style]) -> Figu
     axes.set(xlim=(0, limit), ylim=(0, limit), xlabel="accuracy on seen classes, S (%)")
     axes.set_ylabel("accuracy on unseen classes, U (%)")
     axes.set_title("Seen–unseen curves; marks: the calibrated models", fontsize=10)
-    _plain(axes)
-    _legend(figure, axes.get_legend_handles_labels()[0])
+    plain(axes)
+    legend(figure, axes.get_legend_handles_labels()[0])
     return figure
 
 
@@ -106,17 +110,17 @@ def calibration_plot(groups: Sequence[Group], look: Mapping[str, Style], kind: K
         return None
     values = shared_values(defined, kind)
     curves = {group.label: group_curves(group, kind, values) for group in defined}
-    figure = _figure(5.6, len(curves) + 3)
+    figure = new_figure(5.6, len(curves) + 3)
     panels: Any = figure.subplots(3, 1, sharex=True, height_ratios=[1.3, 1, 1])
     for axes, name in zip(panels, ("harmonic", "unseen", "seen"), strict=True):
         for label, curve in curves.items():
             _draw_calibration(axes, curve, name, look[label])
         axes.set_ylim(bottom=0)
         axes.set_ylabel(f"{SCORES[name][0]} (%)")
-        _plain(axes)
+        plain(axes)
     panels[0].set_title(f"Test and validation scores against the {kind}", fontsize=10)
     panels[-1].set_xlabel(_AXIS[kind])
-    _legend(figure, _calibration_handles(curves, look))
+    legend(figure, _calibration_handles(curves, look))
     return figure
 
 
@@ -156,7 +160,7 @@ def class_plot(groups: Sequence[Group], look: Mapping[str, Style]) -> Figure:
     sides = {"unseen": ~best.classes.seen, "seen": best.classes.seen}
     sides = {name: mask & (best.classes.rows > 0) for name, mask in sides.items()}
     sides = {name: mask for name, mask in sides.items() if mask.any()}
-    figure = _figure(1.9 * len(sides), len(groups) + len(sides))
+    figure = new_figure(1.9 * len(sides), len(groups) + len(sides))
     panels: Any = figure.subplots(len(sides), 1, squeeze=False)[:, 0]
     for axes, (name, mask) in zip(panels, sides.items(), strict=True):
         edges = np.arange(mask.sum() + 1)
@@ -168,20 +172,20 @@ def class_plot(groups: Sequence[Group], look: Mapping[str, Style]) -> Figure:
             axes.stairs(heights, edges, baseline=None, color=style.color, linestyle=style.dash, linewidth=1.4, zorder=2)
         axes.set(xlim=(0, len(edges) - 1), ylim=(0, 102), ylabel="accuracy (%)")
         axes.set_xlabel(f"{mask.sum()} {name} classes, from each model's best to its worst")
-        _plain(axes)
+        plain(axes)
     panels[0].set_title("Accuracy of the single classes, mean over seeds", fontsize=10)
     handles: list[Any] = [
         Line2D([], [], color=look[g.label].color, linestyle=look[g.label].dash, label=_wrapped(g.label, 60))
         for g in groups
     ]
     handles += [Patch(color=_TINTS[name], label=f"{name} classes, {_wrapped(best.label, 60)}") for name in sides]
-    _legend(figure, handles)
+    legend(figure, handles)
     return figure
 
 
 def training_plot(groups: Sequence[Group], look: Mapping[str, Style]) -> Figure | None:
     """Training loss by epoch, one line per seed; None where no method has one."""
-    figure = _figure(2.7, len(groups))
+    figure = new_figure(2.7, len(groups))
     axes = figure.subplots()
     for group in groups:
         style = look[group.label]
@@ -198,23 +202,23 @@ def training_plot(groups: Sequence[Group], look: Mapping[str, Style]) -> Figure 
     axes.set(xlabel="epoch", ylabel="training loss")
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     axes.set_title("Training, one line per seed", fontsize=10)
-    _plain(axes)
+    plain(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _legend(figure, axes.get_legend_handles_labels()[0])
+    legend(figure, axes.get_legend_handles_labels()[0])
     return figure
 
 
-def _figure(height: float, legend_lines: int) -> Figure:
+def new_figure(height: float, legend_lines: int) -> Figure:
     """A figure of the page's width, with room for a legend beneath the plots."""
     return Figure(figsize=(_WIDTH, height + 0.17 * legend_lines), layout="constrained")
 
 
-def _legend(figure: Figure, handles: Sequence[Any]) -> None:
+def legend(figure: Figure, handles: Sequence[Any]) -> None:
     if handles:
         figure.legend(handles=handles, fontsize=8, frameon=False, loc="outside lower left", labelspacing=0.3)
 
 
-def _plain(axes: Axes) -> None:
+def plain(axes: Axes) -> None:
     axes.grid(color="0.93")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

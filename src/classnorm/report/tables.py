@@ -7,12 +7,12 @@ import html
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from classnorm.experiments.reproduce.artifact import Cell, Table
 from classnorm.metrics.bootstrap import Difference
 from classnorm.report.differences import Comparison
 from classnorm.report.summary import SCORES, Group
@@ -21,6 +21,7 @@ __all__ = [
     "Cell",
     "Table",
     "csv_document",
+    "csv_table",
     "difference_table",
     "html_table",
     "latex_table",
@@ -31,26 +32,6 @@ __all__ = [
 ]
 
 _TIMES = ("train_seconds", "fit_seconds")
-
-
-@dataclass(frozen=True)
-class Cell:
-    text: str
-    rank: int | None = None
-    """1 for the best of its column, 2 for the second best."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """The first column names the models, the others hold numbers."""
-
-    title: str
-    header: list[str]
-    body: list[list[Cell]]
-
-    @property
-    def is_ranked(self) -> bool:
-        return any(cell.rank for row in self.body for cell in row)
 
 
 def ranks(groups: Sequence[Group], name: str) -> list[int | None]:
@@ -158,6 +139,11 @@ def latex_table(table: Table) -> str:
 
 
 _LATEX = {
+    "γ": r"$\gamma$",
+    "χ": r"$\chi$",
+    "²": r"$^2$",
+    "√": r"$\surd$",
+    "×": r"$\times$",
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -210,3 +196,12 @@ def csv_document(groups: Sequence[Group]) -> str:
 
 def _number(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.4f}"
+
+
+def csv_table(table: Table) -> str:
+    """The table as it is printed, one line a row."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows(
+        [table.header, *([cell.text for cell in row] for row in table.body)]
+    )
+    return buffer.getvalue()

@@ -1,0 +1,25 @@
+"""The paper's diagnostics as numbers: variance of logits, smoothness of the loss surface, statistics of attributes."""
+
+from classnorm.analysis.attributes import AttributeStatistics, attribute_statistics
+from classnorm.analysis.seen_scales import seen_scale_curves
+from classnorm.analysis.smoothness import SMOOTHNESS_MODELS, gradient_norms
+from classnorm.analysis.variance import (
+    formula_on_features,
+    formula_on_gaussians,
+    initial_variance,
+    training_variance,
+    variance_models,
+)
+
+__all__ = [
+    "SMOOTHNESS_MODELS",
+    "AttributeStatistics",
+    "attribute_statistics",
+    "formula_on_features",
+    "formula_on_gaussians",
+    "gradient_norms",
+    "initial_variance",
+    "seen_scale_curves",
+    "training_variance",
+    "variance_models",
+]

@@ -1,0 +1,63 @@
+"""U, S and H against the scale of the seen scores, on validation and on test (figure of appendix D)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from classnorm.data import Split, ZeroShotDataset, recognise
+from classnorm.data.validation import hold_out
+from classnorm.methods import METHODS, FitContext, Scorer
+from classnorm.methods.classnorm import ClassNormConfig
+from classnorm.metrics import SideScores, side_scores
+from classnorm.metrics.calibration import calibration_curves
+
+__all__ = ["SCALES", "seen_scale_curves"]
+
+SCALES = tuple(round(float(s), 3) for s in np.linspace(0.7, 1.1, 41))
+_PSEUDO_UNSEEN = {"SUN": 50, "CUB": 30, "AWA1": 5, "AWA2": 5}
+
+
+def seen_scale_curves(
+    dataset: ZeroShotDataset, config: ClassNormConfig, seed: int = 0
+) -> dict[str, dict[str, list[float]]]:
+    """Curves on `validation` and `test` of one model, trained without the validation rows.
+
+    The paper's numbers of pseudo-unseen classes (another dataset: a fifth of the seen ones, as for CUB) and as many
+    rows of the other classes are held out. On the test set the held-out classes do not take part.
+    """
+    seen = np.flatnonzero(dataset.seen)
+    benchmark = recognise(dataset.class_names, dataset.n_rows) or ""
+    part = hold_out(dataset, _PSEUDO_UNSEEN.get(benchmark, max(1, len(seen) // 5)), None, seed)
+    method = METHODS["classnorm"]
+    model = method.fit(part, config, seed, FitContext(torch.device("cpu"))).model
+
+    def sides(data: ZeroShotDataset) -> SideScores:
+        scorer = Scorer(model, "classnorm", config, data.class_names, data.descriptors, data.seen, data.d_z)
+        rows = data.test_rows
+        return side_scores(scorer.logits(data.features[rows]), data.labels[rows], data.seen)
+
+    held_out = {part.class_names[c] for c in np.flatnonzero(~part.seen)}
+    test = _without(dataset, held_out)
+    return {
+        name: calibration_curves([sides(data)], "scale", np.array(SCALES)).rounded()
+        for name, data in (("validation", part), ("test", test))
+    }
+
+
+def _without(dataset: ZeroShotDataset, names: set[str]) -> ZeroShotDataset:
+    """The dataset without some classes."""
+    kept = np.array([c for c, name in enumerate(dataset.class_names) if name not in names])
+    position = np.full(dataset.n_classes, -1, dtype=np.int64)
+    position[kept] = np.arange(len(kept))
+    labels = np.where(dataset.labels >= 0, position[dataset.labels], -1)
+    parts = (dataset.split.train, dataset.split.test_seen, dataset.split.test_unseen)
+    return replace(
+        dataset,
+        labels=labels,
+        descriptors=dataset.descriptors[kept],
+        class_names=tuple(dataset.class_names[c] for c in kept),
+        split=Split(*(rows[labels[rows] >= 0] for rows in parts)),
+    )

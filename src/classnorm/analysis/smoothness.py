@@ -1,0 +1,91 @@
+"""Smoothness of the loss surface: the largest gradient norm around real data points, during training (appendix F)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from classnorm.data import ZeroShotDataset
+from classnorm.errors import ConfigError, unknown_name
+from classnorm.methods.classnorm import ClassNormConfig, prepare
+from classnorm.methods.method import TrainingRows
+
+__all__ = ["SMOOTHNESS_MODELS", "gradient_norms"]
+
+SMOOTHNESS_MODELS = ("MLP classifier", "3-layer MLP", "3-layer MLP + CN")
+
+
+def gradient_norms(
+    dataset: ZeroShotDataset,
+    config: ClassNormConfig,
+    model: str,
+    seed: int = 0,
+    iterations: int = 2500,
+    every: int = 25,
+    probes: int = 10,
+) -> list[float]:
+    """The largest gradient norm over noisy batches, divided by the number of parameters, at every few iterations.
+
+    Each probe is a batch of 256 training rows plus standard normal noise. Training itself sees no noise; all models
+    train with Adam, learning rate 1e-4, batches of 256.
+
+    Args:
+        config: settings of the zero-shot models (width, attribute normalization); the classifier has the same width.
+        model: one of `SMOOTHNESS_MODELS`.
+    """
+    if model not in SMOOTHNESS_MODELS:
+        raise unknown_name("model", model, SMOOTHNESS_MODELS)
+    if min(iterations, every, probes) < 1:
+        raise ConfigError("iterations, every and probes must be at least 1")
+    rows = TrainingRows.of(dataset, torch.device("cpu"))
+    network, logits = _model(dataset, config, model, seed, rows)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-4, fused=True)
+    n_parameters = sum(p.numel() for p in network.parameters())
+    generator = torch.Generator().manual_seed(seed)
+    network.train()
+    norms = []
+    for step in range(iterations):
+        if step % every == 0:
+            probed = [_gradient_norm(network, logits, *_batch(rows, generator, noise=1.0)) for _ in range(probes)]
+            norms.append(max(probed) / n_parameters)
+        features, labels = _batch(rows, generator)
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(logits(features), labels).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return norms
+
+
+def _model(
+    dataset: ZeroShotDataset, config: ClassNormConfig, model: str, seed: int, rows: TrainingRows
+) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+    """The network and its logits of raw features."""
+    if model == "MLP classifier":
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            width, n_classes = config.hidden, len(rows.descriptors)
+            hidden = [nn.Linear(dataset.d_z, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
+            classifier = nn.Sequential(*hidden, nn.Linear(width, n_classes))
+        return classifier, classifier
+    if model == "3-layer MLP":
+        config = config.replace(normalization="none", init="torch")
+    problem = prepare(dataset, config.replace(layers=3, logits="cosine"), seed, torch.device("cpu"))
+    return problem.model, lambda features: problem.logits(F.normalize(features, dim=1))
+
+
+def _batch(rows: TrainingRows, generator: torch.Generator, noise: float = 0.0) -> tuple[Tensor, Tensor]:
+    chosen = torch.randint(len(rows.labels), (256,), generator=generator)
+    features = rows.features[chosen]
+    if noise:
+        features = features + noise * torch.randn(features.shape, generator=generator)
+    return features, rows.labels[chosen]
+
+
+def _gradient_norm(network: nn.Module, logits: Callable[[Tensor], Tensor], features: Tensor, labels: Tensor) -> float:
+    parameters = list(network.parameters())
+    loss = F.cross_entropy(logits(features), labels)
+    gradients = torch.autograd.grad(loss, parameters)
+    return math.sqrt(sum(float(g.square().sum()) for g in gradients))

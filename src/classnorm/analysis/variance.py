@@ -1,0 +1,126 @@
+"""Variance of logits: during training, and against the formula of statement 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from classnorm.data import ZeroShotDataset
+from classnorm.errors import TrainingError
+from classnorm.methods.classnorm import ClassNormConfig, prepare, reference
+from classnorm.nn import AttributeEmbedder, cosine_logits
+from classnorm.training import train
+
+__all__ = [
+    "formula_on_features",
+    "formula_on_gaussians",
+    "initial_variance",
+    "training_variance",
+    "variance_models",
+]
+
+
+def variance_models(dataset: ZeroShotDataset) -> dict[str, ClassNormConfig]:
+    """The paper's three models with NS and AN, as its theory has them.
+
+    Attributes have unit norm, without the factor √d_a of the authors' release. The linear model starts with Xavier's
+    fan-out variance (statement 2), the plain MLP as PyTorch starts one.
+    """
+    cn = reference(dataset).replace(attribute_normalization="unit-plain")
+    plain = cn.replace(normalization="none", init="torch")
+    return {
+        "Linear": plain.replace(layers=1, final_relu=False, init="xavier_fan_out"),
+        "3-layer MLP": plain,
+        "3-layer MLP + CN": cn,
+    }
+
+
+def _spread(logits: Tensor) -> tuple[float, float]:
+    """Variance between the classes of a row, averaged over rows; and over all logits of the batch.
+
+    A shift that all classes of a row share is in the second and not in the first: a softmax does not see it.
+    """
+    return float(logits.var(dim=1).mean()), float(logits.var())
+
+
+@torch.no_grad()
+def initial_variance(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int = 0) -> float:
+    """Variance of the logits between the seen classes before training, over up to 4096 training rows."""
+    problem = prepare(dataset, config, seed, torch.device("cpu"))
+    rows = torch.randperm(len(problem.labels), generator=torch.Generator().manual_seed(seed))[:4096]
+    return _spread(problem.logits(problem.features[rows]))[0]
+
+
+def training_variance(
+    dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, iterations: int
+) -> dict[str, list[float]]:
+    """Variance of each batch's logits at every iteration, `between` classes and in `total`.
+
+    A training that diverges ends early.
+    """
+    problem = prepare(dataset, config, seed, torch.device("cpu"))
+    record: list[tuple[float, float]] = []
+
+    def loss(features: Tensor, labels: Tensor) -> Tensor:
+        logits = problem.logits(features)
+        record.append(_spread(logits.detach()))
+        return problem.loss(logits, labels)
+
+    steps = math.ceil(len(problem.labels) / config.batch_size)
+    schedule = config.replace(epochs=math.ceil(iterations / steps), schedule="constant")
+    with suppress(TrainingError):
+        train(problem.model, loss, problem.features, problem.labels, schedule, seed=seed)
+    between, total = zip(*record[:iterations], strict=True)
+    return {"between": list(between), "total": list(total)}
+
+
+@torch.no_grad()
+def formula_on_gaussians(
+    dimensions: Sequence[int], seed: int = 0, samples: int = 2048, repeats: int = 10
+) -> dict[str, list[float]]:
+    """Variance of the cosine of two standard normal vectors: mean and standard deviation over repeats."""
+    generator = torch.Generator().manual_seed(seed)
+    mean, deviation = [], []
+    for d in dimensions:
+        variances = []
+        for _ in range(repeats):
+            x, y = torch.randn(2, samples, d, generator=generator)
+            variances.append(float(F.cosine_similarity(x, y).var()))
+        mean.append(float(np.mean(variances)))
+        deviation.append(float(np.std(variances, ddof=1)))
+    return {"mean": mean, "std": deviation}
+
+
+@torch.no_grad()
+def formula_on_features(
+    dataset: ZeroShotDataset, seed: int = 0, models: int = 5, batches: int = 10, hidden: int = 512
+) -> dict[str, list[float]]:
+    """Variance of cosine logits (γ = 1) of random 2-layer MLPs on batches of 4096 rows, over all classes."""
+    generator = torch.Generator().manual_seed(seed)
+    descriptors = torch.from_numpy(np.asarray(dataset.descriptors, dtype=np.float32))
+    record = []
+    for number in range(models):
+        embedder = AttributeEmbedder(
+            dataset.d_a,
+            dataset.d_z,
+            layers=2,
+            hidden=hidden,
+            attribute_normalization="none",
+            normalization="none",
+            init="torch",
+            final_relu=False,
+            seed=seed * models + number,
+        )
+        prototypes = embedder(descriptors)
+        for _ in range(batches):
+            rows = torch.randint(dataset.n_rows, (4096,), generator=generator).numpy()
+            features = torch.from_numpy(np.asarray(dataset.features[rows], dtype=np.float32))
+            record.append(_spread(cosine_logits(features, prototypes, 1.0)))
+    between, total = zip(*record, strict=True)
+    return {"between": list(between), "total": list(total)}

@@ -1,0 +1,31 @@
+"""All that can be reproduced, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from classnorm.experiments.reproduce.artifact import Artifact
+from classnorm.experiments.reproduce.figures import FIGURES
+from classnorm.experiments.reproduce.run import Workshop, table_artifact
+from classnorm.experiments.reproduce.settings import hyperparameters, training_time
+from classnorm.experiments.reproduce.tables import TABLES
+
+__all__ = ["CATALOG", "Item"]
+
+
+@dataclass(frozen=True)
+class Item:
+    kind: str
+    title: str
+    make: Callable[[Workshop], Artifact]
+
+
+CATALOG: dict[str, Item] = {
+    **{name: Item("table", spec.title, partial(table_artifact, spec)) for name, spec in TABLES.items()},
+    "training-time": Item("table", "Training time", training_time),
+    "hyperparameters": Item("table", "Hyperparameters", hyperparameters),
+    **{name: Item("figure", spec.title, spec.make) for name, spec in FIGURES.items()},
+}
+"""In the order of the page."""

@@ -1,0 +1,69 @@
+"""Claims of the paper and the rule that decides whether they hold, over seeds and not by eye."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from classnorm.experiments.reproduce.rows import Row
+
+__all__ = ["RULE", "Claim", "judge_bounds", "judge_difference", "signed"]
+
+RULE = (
+    "A claim that one model is better holds if it is better with every seed (models are compared seed by seed) and by "
+    "the stated margin on average; it holds weakly if it is better on average but one of the two fails; otherwise it "
+    "does not hold. A claim about a size holds if every seed is within the stated bounds, weakly if the mean is."
+)
+Judgement = Literal["holds", "holds weakly", "does not hold"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One model has the higher H."""
+
+    text: str
+    better: Row
+    worse: Row
+    margin: float = 1.0
+    """Points of H that the difference must reach to hold."""
+
+
+def judge_difference(better: Sequence[float], worse: Sequence[float], margin: float) -> Judgement:
+    """The rule for two models, one value per seed each.
+
+    >>> judge_difference([55, 56, 57], [50, 51, 52], margin=2)
+    'holds'
+    >>> judge_difference([55, 56, 51], [50, 51, 52], margin=2)
+    'holds weakly'
+    >>> judge_difference([50], [50], margin=2)
+    'does not hold'
+    """
+    differences = np.subtract(better, worse)
+    if float(differences.mean()) <= 0:
+        return "does not hold"
+    return "holds" if float(differences.mean()) >= margin and bool((differences > 0).all()) else "holds weakly"
+
+
+def judge_bounds(values: Sequence[float], low: float = -math.inf, high: float = math.inf) -> Judgement:
+    """The rule for a size.
+
+    >>> judge_bounds([0.5, 2.0], 0.1, 10.0), judge_bounds([0.05, 2.0], 0.1, 10.0), judge_bounds([20.0], 0.1, 10.0)
+    ('holds', 'holds weakly', 'does not hold')
+    """
+    array = np.asarray(values, dtype=float)
+    if bool(((array >= low) & (array <= high)).all()):
+        return "holds"
+    return "holds weakly" if low <= float(array.mean()) <= high else "does not hold"
+
+
+def signed(value: float) -> str:
+    """+2.3 or −0.4.
+
+    >>> signed(-0.44)
+    '−0.4'
+    """
+    return f"{value:+.1f}".replace("-", "−")

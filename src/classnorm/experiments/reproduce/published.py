@@ -1,0 +1,38 @@
+"""The paper's own figures, one CSV file per table as printed: ResNet-101 features, nothing reconciled."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+__all__ = ["BENCHMARKS", "FEATURES", "Published", "published", "published_columns"]
+
+BENCHMARKS = ("SUN", "CUB", "AWA1", "AWA2")
+FEATURES = "ResNet-101, as published"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A row of a table of the paper."""
+
+    label: str
+    cells: dict[str, str]
+    """Column → what is printed there, empty where the paper has a dash."""
+
+    def score(self, benchmark: str, short: str) -> float | None:
+        """U, S or H on a benchmark, in percent."""
+        text = self.cells.get(f"{benchmark} {short}", "")
+        return float(text) if text else None
+
+
+@cache
+def published(table: str) -> dict[str, Published]:
+    """The rows of a table by their names."""
+    text = files(__package__).joinpath("paper", f"{table}.csv").read_text(encoding="utf-8")
+    return {row["row"]: Published(row.pop("row"), row) for row in map(dict, csv.DictReader(text.splitlines()))}
+
+
+def published_columns(table: str) -> list[str]:
+    return list(next(iter(published(table).values())).cells)

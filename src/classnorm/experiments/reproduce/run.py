@@ -1,0 +1,239 @@
+"""Run what a table needs and put measured and published figures together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from classnorm.errors import ClassNormError
+from classnorm.experiments.engine import Engine, Progress, run_tasks
+from classnorm.experiments.reproduce.artifact import Artifact, Cell, Table, Verdict
+from classnorm.experiments.reproduce.claims import judge_difference, signed
+from classnorm.experiments.reproduce.columns import Column
+from classnorm.experiments.reproduce.published import BENCHMARKS, FEATURES, published, published_columns
+from classnorm.experiments.reproduce.rows import Row
+from classnorm.experiments.reproduce.tables import TABLES, TableSpec
+from classnorm.experiments.run import Experiment
+from classnorm.experiments.run_folder import Result
+from classnorm.methods import resolve
+
+__all__ = ["QUICK", "Effort", "Workshop", "contradictions", "table_artifact"]
+
+_SHORT = {"unseen": "U", "seen": "S", "harmonic": "H"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much work goes into a reproduction."""
+
+    seeds: int = 3
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of every model, over those of its row."""
+    variance_iterations: int = 300
+    smoothness_iterations: int = 2500
+    smoothness_every: int = 25
+    smoothness_width: int = 1024
+    search_trials: int = 8
+
+
+QUICK = Effort(
+    seeds=2,
+    changes={"hidden": 128, "epochs": 6, "lr": 2e-3, "validation_splits": 1},
+    variance_iterations=60,
+    smoothness_iterations=100,
+    smoothness_every=10,
+    smoothness_width=128,
+    search_trials=2,
+)
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Where and on what a reproduction works: columns, effort, engine and a folder that keeps every run."""
+
+    columns: Sequence[Column]
+    effort: Effort
+    engine: Engine
+    folder: Path
+    progress: Callable[[str], Any]
+    """A context manager that shows the progress of a batch."""
+
+    @property
+    def at_hand(self) -> list[Column]:
+        return [column for column in self.columns if not column.missing]
+
+    def experiment(self, row: Row, column: Column, seed: int) -> Experiment:
+        _, config = resolve(column.dataset, row.method, row.recipe)
+        known = {f.name for f in dataclasses.fields(config)}
+        common = {**column.changes, **self.effort.changes}
+        changes = {name: value for name, value in common.items() if name in known} | dict(row.changes)
+        return Experiment(column.dataset, row.method, row.label, config.replace(**changes), seed)
+
+    def run(self, what: str, tasks: Sequence[Any]) -> dict[str, str]:
+        """Do what is not done yet; the messages of what failed, by name."""
+        with self.progress(what) as progress:
+            shown: Progress | None = progress
+            return run_tasks(tasks, self.folder / "runs", self.engine, shown)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The runs of a row on a dataset, one per seed; None for a training that diverged."""
+
+    results: tuple[Result | None, ...]
+
+    def values(self, score: str) -> list[float]:
+        """One per seed; a diverged training has learnt nothing: 0."""
+        return [0.0 if r is None else _number(r, score) for r in self.results]
+
+    def cell(self, score: str, spread: bool = False) -> str:
+        if all(result is None for result in self.results):
+            return "diverged"
+        values = self.values(score)
+        if np.isnan(values).any():
+            return "–"
+        deviation = f" ± {np.std(values, ddof=1):.1f}" if spread and len(values) > 1 else ""
+        return f"{np.mean(values):.1f}{deviation}"
+
+
+def _number(result: Result, score: str) -> float:
+    return result.scores[score] if score in result.scores else float(result.document[score])
+
+
+def measure(workshop: Workshop, what: str, rows: Sequence[Row]) -> dict[tuple[str, str], Measured]:
+    """Run rows on all datasets at hand; (row, column) → its runs."""
+    experiments = {
+        (row.label, column.name): [workshop.experiment(row, column, seed) for seed in range(workshop.effort.seeds)]
+        for row in rows
+        for column in workshop.at_hand
+    }
+    failed = workshop.run(what, [e for group in experiments.values() for e in group])
+    unexpected = {name: message for name, message in failed.items() if "diverged" not in message}
+    if unexpected:
+        raise ClassNormError(f"{what}: a run failed: {next(iter(unexpected.values()))}")
+    root = workshop.folder / "runs"
+    return {
+        key: Measured(tuple(None if e.name in failed else Result.read(root / e.name) for e in group))
+        for key, group in experiments.items()
+    }
+
+
+def table_artifact(spec: TableSpec, workshop: Workshop) -> Artifact:
+    """A table with its published figures beside."""
+    own = {row.label for row in spec.rows}
+    others = {r.label: r for claim in spec.claims for r in (claim.better, claim.worse) if r.label not in own}
+    measured = measure(workshop, spec.name, [*spec.rows, *others.values()])
+    columns = workshop.columns
+    tables = [_measured_table(spec, columns, measured), _published_table(spec)]
+    return Artifact(
+        spec.name,
+        spec.title,
+        spec.says,
+        tables=tables,
+        verdicts=verdicts(spec, workshop.at_hand, measured),
+        notes=[column.missing for column in columns if column.missing] + contradictions(spec),
+        data={"measured": _data(measured, workshop.at_hand)},
+    )
+
+
+def _measured_table(spec: TableSpec, columns: Sequence[Column], measured: Mapping[tuple[str, str], Measured]) -> Table:
+    header = ["measured here"]
+    for column in columns:
+        if column.missing:
+            header.append(column.name)
+        else:
+            header += [f"{column.label}: U", "S", "H", "T1", "AUSUC"]
+            header += ["H in the paper (ResNet-101)"] if column.name in BENCHMARKS else []
+    ranks = {
+        column.name: _ranks([float(np.mean(measured[row.label, column.name].values("harmonic"))) for row in spec.rows])
+        for column in columns
+        if not column.missing
+    }
+    body = []
+    for number, row in enumerate(spec.rows):
+        cells = [Cell(row.label)]
+        for column in columns:
+            if column.missing:
+                cells.append(Cell("–"))
+                continue
+            group = measured[row.label, column.name]
+            cells += [Cell(group.cell("unseen")), Cell(group.cell("seen"))]
+            cells.append(Cell(group.cell("harmonic", spread=True), ranks[column.name][number]))
+            cells += [Cell(group.cell("zsl")), Cell(group.cell("ausuc"))]
+            if column.name in BENCHMARKS:
+                entry = published(spec.name).get(row.label)
+                cells.append(Cell((entry.cells.get(f"{column.name} H", "") if entry else "") or "–"))
+        body.append(cells)
+    return Table("Measured here: percent, averaged over classes, mean ± std over seeds", header, body)
+
+
+def _ranks(means: Sequence[float]) -> list[int | None]:
+    places = [1 + sum(round(other, 1) > round(mean, 1) for other in means) for mean in means]
+    return [place if place <= 2 else None for place in places]
+
+
+def _published_table(spec: TableSpec) -> Table:
+    columns = published_columns(spec.name)
+    rows = [[row.label, *(row.cells[column] or "–" for column in columns)] for row in published(spec.name).values()]
+    return Table.of(f"The paper's figures ({FEATURES})", ["published", *columns], rows)
+
+
+def verdicts(spec: TableSpec, columns: Sequence[Column], measured: Mapping[tuple[str, str], Measured]) -> list[Verdict]:
+    found = []
+    for claim in spec.claims:
+        for column in columns:
+            better, worse = (measured[row.label, column.name].values("harmonic") for row in (claim.better, claim.worse))
+            difference = f"H {np.mean(better):.1f} against {np.mean(worse):.1f}: "
+            difference += f"{signed(float(np.mean(better) - np.mean(worse)))} over {len(better)} seeds"
+            text = f"{claim.text} (by {claim.margin:g} H)"
+            found.append(Verdict(text, column.label, difference, judge_difference(better, worse, claim.margin)))
+    return found
+
+
+def _data(measured: Mapping[tuple[str, str], Measured], columns: Sequence[Column]) -> list[dict[str, Any]]:
+    labels = {column.name: column.label for column in columns}
+    scores = ("unseen", "seen", "harmonic", "zsl", "ausuc", "train_seconds")
+    return [
+        {"row": row, "dataset": labels[column], "diverged": sum(r is None for r in group.results)}
+        | {score: [None if np.isnan(v) else round(v, 4) for v in group.values(score)] for score in scores}
+        for (row, column), group in measured.items()
+    ]
+
+
+def contradictions(spec: TableSpec) -> list[str]:
+    """Where this table of the paper and another disagree about the same model, or agree about different ones."""
+    entries = [
+        (other.name, row, published(other.name)[row.label])
+        for other in TABLES.values()
+        for row in other.rows
+        if row.label in published(other.name)
+    ]
+    found = []
+    for row in spec.rows:
+        mine = published(spec.name).get(row.label)
+        for table, other, theirs in entries:
+            if mine is None or (table, other.label) == (spec.name, row.label):
+                continue
+            shared = [c for c in mine.cells if mine.cells[c] and theirs.cells.get(c)]
+            differing = [c for c in shared if mine.cells[c] != theirs.cells[c]]
+            same_model = _settings(row) == _settings(other)
+            if same_model and differing and table != spec.name:
+                values = ", ".join(f"{c} {mine.cells[c]} and {theirs.cells[c]}" for c in differing[:3])
+                found.append(f"The paper on “{row.label}”: table {spec.name} and table {table} differ ({values}).")
+            elif not same_model and shared and not differing:
+                found.append(
+                    f"The paper gives “{row.label}” here the same figures as “{other.label}” in table {table}, "
+                    "which is another model."
+                )
+    return list(dict.fromkeys(found))
+
+
+def _settings(row: Row) -> tuple[Any, ...]:
+    """What decides the model; a γ of 5 is the recipe's own."""
+    changes = {name: value for name, value in row.changes.items() if (name, value) != ("gamma", 5.0)}
+    return row.method, row.recipe, tuple(sorted(changes.items()))

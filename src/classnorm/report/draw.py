@@ -1,0 +1,111 @@
+"""Draw a plot from its description; a model has the same colour in every plot, a variant the same dashes."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from classnorm.experiments.reproduce.artifact import Plot, Series
+from classnorm.report.plots import COLORS, legend, new_figure, plain
+
+__all__ = ["draw"]
+
+_BLUE, _ORANGE, _GREEN, _PINK, _SKY, _RED = COLORS
+_MODELS = {
+    "3-layer MLP + CN": _BLUE,
+    "3-layer MLP": _ORANGE,
+    "Linear": _GREEN,
+    "2-layer MLP": _SKY,
+    "MLP classifier": _PINK,
+    "formula": "0.25",
+    "measured": _RED,
+    "H": "0.15",
+    "U": _RED,
+    "S": _SKY,
+}
+_DASHES: dict[str, Any] = {
+    "": "-",
+    "+NS +AN": "-",
+    "−AN": (0, (5, 1.5)),
+    "−NS": "-.",
+    "−NS −AN": (0, (1, 1)),
+    "test": "-",
+    "validation": (0, (4, 1.5)),
+}
+_BOX = "#C9DCEB"
+
+
+def draw(plot: Plot) -> Figure:
+    """The figure of a plot."""
+    lines = len(plot.series) if plot.kind == "lines" else 1
+    figure = new_figure(3.0, lines + len(plot.lines_at))
+    axes = figure.subplots()
+    {"lines": _lines, "boxes": _boxes, "histogram": _histogram}[plot.kind](axes, plot)
+    handles: list[Any] = list(axes.get_legend_handles_labels()[0])
+    for label, height in plot.lines_at.items():
+        handles.append(axes.axhline(height, color="0.4", linewidth=0.9, linestyle=(0, (2, 2)), label=label, zorder=1))
+    if plot.log_x:
+        axes.set_xscale("log")
+    if plot.log_y:
+        axes.set_yscale("log")
+    axes.set(xlabel=plot.x_label, ylabel=plot.y_label)
+    axes.set_title(textwrap.fill(plot.title, 58), fontsize=10)
+    plain(axes)
+    legend(figure, handles)
+    return figure
+
+
+def _color(series: Series) -> str:
+    return _MODELS.get(series.model, _BLUE)
+
+
+def _lines(axes: Axes, plot: Plot) -> None:
+    for series in plot.series:
+        color = _color(series)
+        marker = "o" if series.model == "measured" else None
+        axes.plot(
+            series.x,
+            series.y,
+            color=color,
+            linestyle=_DASHES.get(series.variant, "-"),
+            linewidth=1.4,
+            marker=marker,
+            markersize=4,
+            label=series.label,
+        )
+        if series.low is not None and series.high is not None:
+            axes.fill_between(series.x, series.low, series.high, color=color, alpha=0.15, linewidth=0)
+
+
+def _boxes(axes: Axes, plot: Plot) -> None:
+    positions = np.arange(len(plot.series))
+    if len(plot.series):
+        axes.boxplot(
+            [series.y for series in plot.series],
+            positions=positions,
+            widths=0.6,
+            patch_artist=True,
+            boxprops={"facecolor": _BOX, "linewidth": 0.8},
+            medianprops={"color": "0.1"},
+            flierprops={"markersize": 2.5, "markeredgecolor": "0.5"},
+        )
+    axes.set_xticks(positions, [textwrap.fill(series.label, 12) for series in plot.series], fontsize=7)
+    expected = [(at, series.x[0]) for at, series in enumerate(plot.series) if series.x]
+    if expected:
+        x, y = zip(*expected, strict=True)
+        axes.plot(x, y, "D", color=_RED, markersize=5, linestyle="none", label="expected by theory", zorder=4)
+
+
+def _histogram(axes: Axes, plot: Plot) -> None:
+    for series in plot.series:
+        middle = np.array(series.x)
+        half = (middle[1] - middle[0]) / 2
+        edges = np.append(middle - half, middle[-1] + half)
+        axes.stairs(series.y, edges, fill=True, color=_BOX)
+        axes.stairs(series.y, edges, color=_BLUE, linewidth=0.9, label="attributes")
+    x = np.linspace(*axes.get_xlim(), 200)
+    axes.plot(x, np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi), color=_RED, linewidth=1.2, label="normal distribution")
