@@ -18,6 +18,7 @@ from classnorm.metrics.calibration import (
     calibration_curves,
     choose_calibration,
 )
+from classnorm.metrics.continual import ContinualScores, continual_scores
 from classnorm.metrics.curve import SeenUnseenCurve, SideScores, ausuc, curve_of, seen_unseen_curve, side_scores
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Average",
     "Calibration",
     "CalibrationCurves",
+    "ContinualScores",
     "Difference",
     "GZSLScores",
     "SeenUnseenCurve",
@@ -36,6 +38,7 @@ __all__ = [
     "choose_calibration",
     "class_accuracies",
     "class_bootstrap",
+    "continual_scores",
     "curve_of",
     "gzsl_scores",
     "harmonic_mean",
