@@ -74,6 +74,55 @@ def test_every_row_is_seen_once_in_every_epoch():
     assert first != second
 
 
+class Pairs:
+    """Two given rows a step, other ones in every epoch."""
+
+    def __len__(self):
+        return 2
+
+    def epoch(self, number):
+        yield torch.tensor([number, 9])
+        yield torch.tensor([8, number])
+
+
+def test_batches_of_ones_own_decide_the_rows_and_the_steps_of_an_epoch():
+    seen, model = [], nn.Linear(1, 1)
+
+    def loss(batch, labels):
+        seen.append(labels.tolist())
+        return model(batch).square().mean()
+
+    features = torch.arange(10.0).unsqueeze(1)
+    train(model, loss, features, torch.arange(10), TrainingConfig(epochs=2, batch_size=4), batches=Pairs())
+    assert seen == [[0, 9], [8, 0], [1, 9], [8, 1]]
+
+
+@pytest.mark.parametrize("clip", [0.0, 1e-3, 1e3])
+def test_the_gradient_is_clipped_to_the_asked_norm(clip):
+    model, before = linear(), linear()
+    config = TrainingConfig(
+        epochs=1, batch_size=N, optimizer="sgd", lr=1.0, weight_decay=0.0, momentum=0.0, grad_clip=clip
+    )
+    run(model, config)
+    features, labels = problem()
+    gradients = torch.autograd.grad(F.cross_entropy(before(features), labels), list(before.parameters()))
+    norm = torch.cat([gradient.flatten() for gradient in gradients]).norm()
+    factor = min(1.0, clip / float(norm)) if clip else 1.0
+    for ours, start, gradient in zip(model.parameters(), before.parameters(), gradients, strict=True):
+        torch.testing.assert_close(ours, start - factor * gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_parameters_may_be_spared_the_weight_decay():
+    model = linear()
+    config = TrainingConfig(epochs=1, batch_size=N, optimizer="sgd", lr=0.1, weight_decay=0.5, momentum=0.0)
+    start = [parameter.detach().clone() for parameter in model.parameters()]
+    features, labels = problem()
+    zero = lambda x, y: 0.0 * model(x).sum()  # noqa: E731 (no gradient: only the decay moves a weight)
+    train(model, zero, features, labels, config, no_decay=[model.bias])
+    torch.testing.assert_close(model.weight.detach(), 0.95 * start[0])
+    assert torch.equal(model.bias.detach(), start[1])
+
+
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
     weights = []
     for seed in (0, 0, 1):

@@ -17,6 +17,12 @@ def test_the_step_schedule_drops_at_the_asked_share_of_training():
     assert rates[25:] == pytest.approx([0.03] * 75)
 
 
+def test_the_steps_schedule_drops_each_time_the_share_has_passed():
+    config = TrainingConfig(lr=0.8, schedule="steps", lr_drop=0.5, lr_drop_at=0.15)
+    rates = [learning_rate(config, step, 200) for step in range(200)]
+    assert rates == [0.8 * 0.5 ** (step // 30) for step in range(200)]
+
+
 def test_the_cosine_schedule_starts_at_lr_halves_in_the_middle_and_ends_near_zero():
     config = TrainingConfig(lr=2.0, schedule="cosine")
     rates = [learning_rate(config, step, 1000) for step in range(1000)]
@@ -44,7 +50,16 @@ def test_the_fused_optimizer_takes_the_step_that_the_textbook_formula_takes(name
 
 
 @pytest.mark.parametrize(
-    "change", [{"epochs": 0}, {"batch_size": 0}, {"lr": 0.0}, {"lr": math.nan}, {"weight_decay": -1.0}]
+    "change",
+    [
+        {"epochs": 0},
+        {"batch_size": 0},
+        {"lr": 0.0},
+        {"lr": math.nan},
+        {"weight_decay": -1.0},
+        {"grad_clip": -1.0},
+        {"lr_drop_at": 0.0, "schedule": "steps"},
+    ],
 )
 def test_settings_that_cannot_work_are_refused_by_name(change):
     with pytest.raises(ConfigError, match=next(iter(change))):

@@ -50,6 +50,8 @@ class SearchConfig:
     """Give up a trial after the first splits if it is below the median of the trials before it (tpe)."""
     seed: int = 0
     """Of the sampler and of the validation fits."""
+    recipe_first: bool = False
+    """The recipe's own settings are the first trial of tpe."""
 
     def check(self) -> None:
         for name in ("trials", "batch", "splits"):
@@ -215,6 +217,8 @@ def _tpe(rounds: _Rounds, space: Space) -> None:
     pruner = optuna.pruners.MedianPruner(n_startup_trials=5) if config.prune else optuna.pruners.NopPruner()
     study = optuna.create_study(direction="maximize", pruner=pruner)
     distributions = {name: _distribution(values) for name, values in space.items()}
+    if config.recipe_first:
+        study.enqueue_trial({name: getattr(rounds.base, name) for name in space})
     for number, size in enumerate(_batch_sizes(config.trials, config.batch)):
         seed = config.seed * 100_003 + number
         startup = max(4, min(10, config.trials // 3))

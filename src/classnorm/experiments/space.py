@@ -50,7 +50,132 @@ DEFAULT_SPACES: dict[str, dict[str, Space]] = {
             "weight_decay": Range(1e-6, 1e-3, log=True),
             "entropy_weight": Choice((0.0, 1e-3)),
         },
-    }
+    },
+    "relationnet": {
+        "grid": {
+            "lr": Choice((3e-4, 1e-3)),
+            "epochs": Choice((4, 8)),
+            "class_norm": Choice((False, True)),
+        },
+        "tpe": {
+            "lr": Range(1e-4, 2e-3, log=True),
+            "epochs": Range(4, 16, log=True, whole=True),
+            "class_norm": Choice((False, True)),
+            "weight_decay": Range(1e-6, 1e-3, log=True),
+        },
+    },
+    "cvc": {
+        "grid": {
+            "lr": Choice((5e-4, 1e-3)),
+            "epochs": Choice((20, 40)),
+            "class_norm": Choice((False, True)),
+        },
+        "tpe": {
+            "lr": Range(2e-4, 2e-3, log=True),
+            "epochs": Range(15, 60, log=True, whole=True),
+            "class_norm": Choice((False, True)),
+            "weight_decay": Range(1e-6, 1e-3, log=True),
+        },
+    },
+    "dem": {
+        "grid": {
+            "lr": Choice((5e-4, 2e-3)),
+            "weight_decay": Choice((1e-5, 1e-4)),
+            "epochs": Choice((20, 40)),
+        },
+        "tpe": {
+            "lr": Range(2e-4, 5e-3, log=True),
+            "weight_decay": Range(1e-6, 1e-3, log=True),
+            "epochs": Range(10, 60, log=True, whole=True),
+            "hidden": Choice((600, 1200, 2400)),
+        },
+    },
+    "devise": {
+        "grid": {
+            "lr": Choice((1e-3, 3e-3)),
+            "margin": Choice((0.3, 1.0)),
+            "epochs": Choice((25, 50)),
+        },
+        "tpe": {
+            "lr": Range(3e-4, 1e-2, log=True),
+            "margin": Range(0.1, 3.0, log=True),
+            "epochs": Range(10, 100, log=True, whole=True),
+            "weight_decay": Range(1e-6, 1e-3, log=True),
+        },
+    },
+    "ale": {
+        "grid": {
+            "lr": Choice((1e-3, 3e-3)),
+            "margin": Choice((0.3, 1.0)),
+            "epochs": Choice((25, 50)),
+        },
+        "tpe": {
+            "lr": Range(3e-4, 1e-2, log=True),
+            "margin": Range(0.1, 3.0, log=True),
+            "epochs": Range(10, 100, log=True, whole=True),
+            "weight_decay": Range(1e-6, 1e-3, log=True),
+        },
+    },
+    "sje": {
+        "grid": {
+            "lr": Choice((1e-3, 3e-3)),
+            "margin": Choice((0.3, 1.0)),
+            "epochs": Choice((25, 50)),
+        },
+        "tpe": {
+            "lr": Range(3e-4, 1e-2, log=True),
+            "margin": Range(0.1, 3.0, log=True),
+            "epochs": Range(10, 100, log=True, whole=True),
+            "weight_decay": Range(1e-6, 1e-3, log=True),
+        },
+    },
+    "eszsl": {
+        "grid": {  # part of the publication's grid of powers of ten
+            "feature_penalty": Choice((1e2, 1e3, 1e4)),
+            "descriptor_penalty": Choice((1.0, 10.0, 100.0)),
+        },
+        "tpe": {
+            "feature_penalty": Range(1e2, 1e5, log=True),
+            "descriptor_penalty": Range(1.0, 1e3, log=True),
+        },
+    },
+    "sae": {
+        "grid": {
+            "encoder_weight": Choice((0.03, 0.1, 0.3, 1.0)),
+            "attribute_normalization": Choice(("unit", "standardize")),
+        },
+        "tpe": {
+            "encoder_weight": Range(3e-3, 3.0, log=True),
+            "attribute_normalization": Choice(("unit", "standardize")),
+        },
+    },
+    "conse": {
+        "grid": {"top": Choice((1, 5, 10, 20)), "epochs": Choice((10, 30))},
+        "tpe": {
+            "top": Range(2, 50, log=True, whole=True),
+            "epochs": Range(5, 50, log=True, whole=True),
+            "lr": Range(2e-4, 5e-3, log=True),
+        },
+    },
+    "sync": {
+        "grid": {"sigma": Choice((0.5, 1.0, 2.0)), "penalty": Choice((1e-4, 3e-4, 1e-3))},
+        "tpe": {"sigma": Range(0.5, 4.0, log=True), "penalty": Range(3e-5, 3e-3, log=True)},
+    },
+    "fclswgan": {
+        "grid": {
+            "lr": Choice((1e-4, 3e-4)),
+            "classification_weight": Choice((0.01, 0.1, 1.0)),
+            "synthesized": Choice((100, 300)),
+        },
+        "tpe": {
+            "lr": Range(5e-5, 2e-3, log=True),
+            "epochs": Range(2, 20, log=True, whole=True),
+            "hidden": Choice((512, 1024, 2048)),
+            "batch_size": Choice((64, 128, 256)),
+            "classification_weight": Range(1e-2, 10.0, log=True),
+            "synthesized": Range(50, 600, log=True, whole=True),
+        },
+    },
 }
 """What `search` varies if it is not told: method → sampler → space."""
 

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError, unknown_name
+from classnorm.methods import ale as _ale
 from classnorm.methods import classnorm as _classnorm
+from classnorm.methods import conse as _conse
+from classnorm.methods import cvc as _cvc
+from classnorm.methods import dem as _dem
+from classnorm.methods import devise as _devise
+from classnorm.methods import eszsl as _eszsl
+from classnorm.methods import fclswgan as _fclswgan
+from classnorm.methods import relationnet as _relationnet
+from classnorm.methods import sae as _sae
+from classnorm.methods import sje as _sje
+from classnorm.methods import sync as _sync
 from classnorm.methods.calibrated import CalibratedFit, fit_calibrated
 from classnorm.methods.classnorm import ClassNormConfig
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, ZeroShotModel, fit_key
+from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, fit_key
 from classnorm.methods.scorer import Scorer
 from classnorm.training import Device, pick_device
 
@@ -24,6 +36,7 @@ __all__ = [
     "Method",
     "MethodConfig",
     "Scorer",
+    "TrainingRows",
     "ZeroShotModel",
     "fit",
     "fit_calibrated",
@@ -31,7 +44,23 @@ __all__ = [
     "resolve",
 ]
 
-METHODS: dict[str, Method] = {"classnorm": _classnorm.METHOD}
+METHODS: dict[str, Method] = {
+    "classnorm": _classnorm.METHOD,
+    "relationnet": _relationnet.METHOD,
+    "cvc": _cvc.METHOD,
+    "dem": _dem.METHOD,
+    "devise": _devise.METHOD,
+    "ale": _ale.METHOD,
+    "sje": _sje.METHOD,
+    "eszsl": _eszsl.METHOD,
+    "sae": _sae.METHOD,
+    "conse": _conse.METHOD,
+    "sync": _sync.METHOD,
+    "fclswgan": _fclswgan.METHOD,
+}
+
+# Methods of other packages that are installed, see docs/methods.md.
+METHODS.update({point.name: point.load() for point in entry_points(group="classnorm.methods")})
 
 
 def resolve(

@@ -1,10 +1,11 @@
 """The one training loop: batches, optimizers, schedules, checkpoint and resume."""
 
 from classnorm.training.device import Device, pick_device
-from classnorm.training.loop import Checkpoints, Epoch, History, Progress, train
+from classnorm.training.loop import Batches, Checkpoints, Epoch, History, Progress, train
 from classnorm.training.schedule import TrainingConfig, learning_rate, make_optimizer
 
 __all__ = [
+    "Batches",
     "Checkpoints",
     "Device",
     "Epoch",

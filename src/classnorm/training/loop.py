@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from classnorm.errors import TrainingError
 from classnorm.training.checkpoint import load_checkpoint, save_checkpoint
 from classnorm.training.schedule import TrainingConfig, learning_rate, make_optimizer
 
-__all__ = ["Checkpoints", "Epoch", "History", "Progress", "train"]
+__all__ = ["Batches", "Checkpoints", "Epoch", "History", "Progress", "train"]
 
 History = list[dict[str, float]]
 """One record per epoch: `epoch`, `loss`, `lr`, `seconds`."""
@@ -45,6 +46,33 @@ class Checkpoints:
     resume: bool = False
 
 
+class Batches(Protocol):
+    """Which rows each step sees. An epoch's batches may depend on its number alone, so that a training can resume."""
+
+    def __len__(self) -> int:
+        """Steps of an epoch."""
+
+    def epoch(self, number: int) -> Iterator[Tensor]:
+        """Row numbers of each batch of an epoch (counted from 0), on the model's device."""
+
+
+@dataclass(frozen=True)
+class ShuffledRows:
+    """Every row once an epoch, in an order that depends on (seed, epoch); the last batch may be smaller."""
+
+    n: int
+    size: int
+    seed: int
+    device: torch.device
+
+    def __len__(self) -> int:
+        return math.ceil(self.n / self.size)
+
+    def epoch(self, number: int) -> Iterator[Tensor]:
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + number) % 2**63)
+        yield from torch.split(torch.randperm(self.n, generator=generator).to(self.device), self.size)
+
+
 def train(
     model: nn.Module,
     loss: Callable[[Tensor, Tensor], Tensor],
@@ -53,6 +81,8 @@ def train(
     config: TrainingConfig,
     *,
     seed: int = 0,
+    batches: Batches | None = None,
+    no_decay: Collection[nn.Parameter] = (),
     checkpoints: Checkpoints | None = None,
     progress: Progress | None = None,
     hint: str = "lower the learning rate",
@@ -66,30 +96,35 @@ def train(
         labels: [n].
         seed: of the order of rows. The order of an epoch depends on (seed, epoch) alone, so a resumed training sees
             the same batches.
+        batches: what the steps see, instead of all rows in shuffled batches of ``config.batch_size``.
+        no_decay: parameters without weight decay.
         hint: likely remedy, for the error message if the loss diverges.
     """
     config.check()
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     device = parameters[0].device
-    optimizer = make_optimizer(parameters, config, device)
+    optimizer = make_optimizer(_groups(parameters, no_decay) if no_decay else parameters, config, device)
+    batches = batches or ShuffledRows(len(labels), config.batch_size, seed, device)
     history: History = []
     if checkpoints and checkpoints.resume and checkpoints.path.exists():
         history = load_checkpoint(checkpoints.path, model, optimizer, checkpoints.key)
 
-    steps_per_epoch = math.ceil(len(labels) / config.batch_size)
+    steps_per_epoch = len(batches)
     total_steps = config.epochs * steps_per_epoch
     model.train()
     for epoch in range(len(history), config.epochs):
         started = time.perf_counter()
         # Losses stay on the device until the epoch ends: reading one would wait for an accelerator at every step.
         losses = torch.zeros(steps_per_epoch, device=device)
-        for i, rows in enumerate(_batches(len(labels), config.batch_size, seed, epoch, device)):
+        for i, rows in enumerate(batches.epoch(epoch)):
             step = epoch * steps_per_epoch + i
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(config, step, total_steps)
             value = loss(features.index_select(0, rows), labels.index_select(0, rows))
             optimizer.zero_grad(set_to_none=True)
             value.backward()  # type: ignore[no-untyped-call]
+            if config.grad_clip:
+                nn.utils.clip_grad_norm_(parameters, config.grad_clip)
             optimizer.step()
             losses[i] = value.detach()
         rate = learning_rate(config, epoch * steps_per_epoch, total_steps)
@@ -106,10 +141,13 @@ def train(
     return history
 
 
-def _batches(n: int, size: int, seed: int, epoch: int, device: torch.device) -> Iterator[Tensor]:
-    """Row numbers of the batches of an epoch; the last one may be smaller."""
-    generator = torch.Generator().manual_seed((seed * 1_000_003 + epoch) % 2**63)
-    yield from torch.split(torch.randperm(n, generator=generator).to(device), size)
+def _groups(parameters: list[nn.Parameter], no_decay: Collection[nn.Parameter]) -> list[dict[str, Any]]:
+    """The parameters as two groups, the second without weight decay."""
+    free = {id(parameter) for parameter in no_decay}
+    return [
+        {"params": [parameter for parameter in parameters if id(parameter) not in free]},
+        {"params": [parameter for parameter in parameters if id(parameter) in free], "weight_decay": 0.0},
+    ]
 
 
 def _mean_loss(losses: Tensor, epoch: int, steps_per_epoch: int, rate: float, history: History, hint: str) -> float:

@@ -1,0 +1,76 @@
+"""ALE: a bilinear compatibility trained by a weighted ranking loss, which cares most about the top of the list.
+
+Akata, Perronnin, Harchaoui, Schmid: Label-Embedding for Image Classification, TPAMI 2016 (first at CVPR 2013).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from classnorm.data import ZeroShotDataset
+from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig
+from classnorm.methods.ranking import RankingConfig, build, fit_ranking, hinges
+
+__all__ = ["METHOD", "ALEConfig", "ale_loss"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ALEConfig(RankingConfig):
+    """ALE. The defaults are the `reference` recipe."""
+
+    epochs: int = 50
+    """Passes over the training rows; the model of the last one is the result."""
+    batch_size: int = 128
+    """Rows per step."""
+    lr: float = 1e-3
+    """Learning rate."""
+
+
+def ale_loss(scores: Tensor, labels: Tensor, margin: float, weights: Tensor | None = None) -> Tensor:
+    r"""Weighted ranking loss :math:`\frac{\beta_r}{r} \sum_c [\Delta + F(x, a_c) - F(x, a_y)]_+`, mean over rows.
+
+    :math:`r` counts the classes that violate the margin, and :math:`\beta_r = \sum_{i \le r} \alpha_i`.
+
+    Args:
+        scores: [b, n_classes].
+        labels: [b].
+        weights: α, [n_classes − 1]; 1/i unless given, as in the publication.
+    """
+    violations = hinges(scores, labels, margin)
+    if weights is None:
+        weights = torch.arange(1, scores.shape[1], device=scores.device, dtype=scores.dtype).reciprocal()
+    rank = (violations > 0).sum(dim=1)  # [b]
+    beta = torch.cat([weights.new_zeros(1), weights.cumsum(0)])
+    return (beta[rank] / rank.clamp(min=1) * violations.sum(dim=1)).mean()
+
+
+def fit(dataset: ZeroShotDataset, config: ALEConfig, seed: int, context: FitContext) -> Fitted:
+    """Train on the training rows."""
+    return fit_ranking("ale", ale_loss, dataset, config, seed, context)
+
+
+def paper(dataset: ZeroShotDataset) -> ALEConfig:
+    """The publication's margin of 1 and plain stochastic gradient descent, one row per step at a constant rate. It
+    leaves the rate and the number of epochs to validation."""
+    return ALEConfig(
+        batch_size=1,
+        optimizer="sgd",
+        lr=0.01,
+        momentum=0.0,
+        weight_decay=0.0,
+        schedule="constant",
+        attribute_normalization="unit-plain",
+    )
+
+
+def reference(dataset: ZeroShotDataset) -> ALEConfig:
+    """A short schedule, found by validation."""
+    return ALEConfig()
+
+
+RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
+METHOD = Method(config=ALEConfig, recipes=RECIPES, build=build, fit=fit)

@@ -1,0 +1,133 @@
+"""ConSE: a convex combination of the descriptors of the likeliest seen classes (Norouzi et al., ICLR 2014).
+
+A softmax classifier gives p(c | x) over the seen classes. With ĉ(x, t) the t-th likeliest of them,
+f(x) = 1/Z Σ_{t ≤ T} p(ĉ(x, t) | x) a_ĉ(x, t), with Z the sum of those probabilities. Any class, seen or
+not, scores the cosine of f(x) and its descriptor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from classnorm.data import ZeroShotDataset
+from classnorm.errors import ConfigError
+from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, cosine_logits
+from classnorm.training import TrainingConfig, train
+
+__all__ = ["METHOD", "ConSEConfig", "ConSEModel", "convex_weights"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConSEConfig(MethodConfig, TrainingConfig):
+    """How many classes are combined, and how the classifier is trained."""
+
+    top: int = 10
+    """T, the likeliest seen classes whose descriptors are combined; all where there are fewer."""
+    feature_normalization: AttributeNormalizationKind = "standardize"
+    """Features: `unit` norm times √d_z, `unit-plain` without the factor, `standardize`, or `none`."""
+    attribute_normalization: AttributeNormalizationKind = "standardize"
+    """Descriptors: `unit` norm times √d_a, `unit-plain` without the factor, `standardize`, or `none`."""
+    epochs: int = 20
+    """Passes over the training rows; the model of the last one is the result."""
+    lr: float = 1e-3
+    """Learning rate."""
+    schedule: Literal["constant", "step", "cosine"] = "cosine"
+    """How the learning rate falls: not at all, once by `lr_drop`, or along a cosine to 0."""
+
+    def check(self) -> None:
+        MethodConfig.check(self)
+        TrainingConfig.check(self)
+        if self.top < 1:
+            raise ConfigError(f"top is {self.top}; it must be at least 1")
+
+
+class ConSEModel(ZeroShotModel):
+    """A linear classifier of the seen classes, and their descriptors."""
+
+    seen_descriptors: Tensor
+
+    def __init__(self, config: ConSEConfig, d_a: int, d_z: int, n_seen: int) -> None:
+        super().__init__()
+        self.top = config.top
+        self.feature_normalization = AttributeNormalization(d_z, config.feature_normalization)
+        self.attribute_normalization = AttributeNormalization(d_a, config.attribute_normalization)
+        self.weight = nn.Parameter(torch.zeros(n_seen, d_z))
+        self.bias = nn.Parameter(torch.zeros(n_seen))
+        self.register_buffer("seen_descriptors", torch.zeros(n_seen, d_a))
+
+    def class_logits(self, normalized: Tensor) -> Tensor:
+        """Normalized features [n, d_z] → [n, n_seen] of the softmax."""
+        return F.linear(normalized, self.weight, self.bias)
+
+    def embed(self, features: Tensor) -> Tensor:
+        """[n, d_z] → [n, d_a], the convex combinations f(x) of normalized seen descriptors."""
+        probabilities = self.class_logits(self.feature_normalization(features)).softmax(dim=1)
+        descriptors: Tensor = self.attribute_normalization(self.seen_descriptors)
+        return convex_weights(probabilities, self.top) @ descriptors
+
+    def prototypes(self, descriptors: Tensor) -> Tensor:
+        """[n_classes, d_a] → [n_classes, d_a]."""
+        result: Tensor = self.attribute_normalization(descriptors)
+        return result
+
+    def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
+        return cosine_logits(self.embed(features), prototypes, gamma=1.0)
+
+
+def convex_weights(probabilities: Tensor, top: int) -> Tensor:
+    """[n, n_seen] → [n, n_seen]: the `top` largest of each row, divided by their sum, and zeros.
+
+    >>> convex_weights(torch.tensor([[0.5, 0.125, 0.375]]), top=2).round(decimals=3)
+    tensor([[0.5710, 0.0000, 0.4290]])
+    """
+    values, classes = probabilities.topk(min(top, probabilities.shape[1]), dim=1)
+    return torch.zeros_like(probabilities).scatter(1, classes, values / values.sum(dim=1, keepdim=True))
+
+
+def build(config: ConSEConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> ConSEModel:
+    """A model to load weights into; they know the number of seen classes."""
+    return ConSEModel(config, d_a, d_z, len(weights["weight"]))
+
+
+def fit(dataset: ZeroShotDataset, config: ConSEConfig, seed: int, context: FitContext) -> Fitted:
+    """Train the classifier by cross-entropy. It starts from zero: the problem is convex."""
+    config.check()
+    rows = TrainingRows.of(dataset, context.device)
+    model = ConSEModel(config, dataset.d_a, dataset.d_z, len(rows.descriptors)).to(context.device)
+    model.feature_normalization.fit(rows.features)
+    model.attribute_normalization.fit(rows.descriptors)
+    model.seen_descriptors.copy_(rows.descriptors)
+    history = train(
+        model,
+        lambda features, labels: F.cross_entropy(model.class_logits(features), labels),
+        model.feature_normalization(rows.features),
+        rows.labels,
+        config,
+        seed=seed,
+        checkpoints=checkpoints(dataset, "conse", config, seed, context),
+        progress=context.progress,
+        hint="lower --lr",
+    )
+    return Fitted(model, history)
+
+
+def paper(dataset: ZeroShotDataset) -> ConSEConfig:
+    """T = 10 and descriptors of unit norm. (The publication's classifier is a convolutional network; here it is linear
+    on features of one.)"""
+    return ConSEConfig(top=10, attribute_normalization="unit-plain")
+
+
+def reference(dataset: ZeroShotDataset) -> ConSEConfig:
+    """Standardized on both sides: non-negative descriptors of unit norm all point the same way."""
+    return ConSEConfig()
+
+
+RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
+METHOD = Method(config=ConSEConfig, recipes=RECIPES, build=build, fit=fit)

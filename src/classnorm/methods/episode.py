@@ -1,0 +1,26 @@
+"""What methods share whose loss is over the classes of a batch instead of all seen ones."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from classnorm.nn import AttributeEmbedder
+
+__all__ = ["classes_of", "prototypes_of"]
+
+
+def classes_of(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The distinct classes of a batch [k], and the position of each row's class among them [b]."""
+    classes, targets = labels.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+    return classes, targets
+
+
+def prototypes_of(embedder: AttributeEmbedder, descriptors: Tensor, classes: Tensor) -> Tensor:
+    """Prototypes of some rows of `descriptors`, the seen classes: [n_seen, d_a], [k] → [k, d_z].
+
+    All seen classes reach the class standardization: its statistics are defined over the training classes, and those of
+    the few classes of a batch would be noise. Only the last layer, most of the work, is spared for the others.
+    """
+    hidden = embedder.body(embedder.normalize(descriptors))
+    prototypes: Tensor = embedder.output(hidden.index_select(0, classes))
+    return prototypes.relu_() if embedder.final_relu else prototypes

@@ -1,0 +1,144 @@
+"""ESZSL: a bilinear score between features and descriptors, in closed form (Romera-Paredes & Torr, ICML 2015).
+
+With the features as columns of X, the seen descriptors as columns of S and Y in {−1, 1}:
+V = (X Xᵀ + γ I)⁻¹ X Y Sᵀ (S Sᵀ + λ I)⁻¹. A class scores xᵀ V a.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from classnorm.data import ZeroShotDataset
+from classnorm.errors import ConfigError
+from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, dot_logits
+
+__all__ = ["METHOD", "ESZSLConfig", "ESZSLModel", "Moments", "compatibility"]
+
+_CHUNK = 4096  # rows in float64 at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class ESZSLConfig(MethodConfig):
+    """The two penalties and how both sides are normalised."""
+
+    feature_penalty: float = 1e3
+    """γ, added to the diagonal of X Xᵀ. It weighs against the number of training rows, with features of
+    about unit variance."""
+    descriptor_penalty: float = 30.0
+    """λ, added to the diagonal of S Sᵀ. It weighs against the number of seen classes."""
+    feature_normalization: AttributeNormalizationKind = "standardize"
+    """Features: `unit` norm times √d_z, `unit-plain` without the factor, `standardize`, or `none`."""
+    attribute_normalization: AttributeNormalizationKind = "unit"
+    """Descriptors: `unit` norm times √d_a, `unit-plain` without the factor, `standardize`, or `none`."""
+
+    def check(self) -> None:
+        super().check()
+        for name in ("feature_penalty", "descriptor_penalty"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ConfigError(f"{name} is {value}; it must be positive")
+
+
+class ESZSLModel(ZeroShotModel):
+    """The matrix V between two normalisations."""
+
+    def __init__(self, config: ESZSLConfig, d_a: int, d_z: int) -> None:
+        super().__init__()
+        self.feature_normalization = AttributeNormalization(d_z, config.feature_normalization)
+        self.attribute_normalization = AttributeNormalization(d_a, config.attribute_normalization)
+        self.matrix = nn.Parameter(torch.zeros(d_z, d_a), requires_grad=False)
+
+    def prototypes(self, descriptors: Tensor) -> Tensor:
+        """[n_classes, d_a] → [n_classes, d_z], the classifiers V a."""
+        normalized: Tensor = self.attribute_normalization(descriptors)
+        return normalized @ self.matrix.T
+
+    def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
+        return dot_logits(self.feature_normalization(features), prototypes)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """All that a least-squares method needs to know of the training rows. In float64, on the CPU."""
+
+    gram: Tensor
+    """[d_z, d_z], X Xᵀ"""
+    sums: Tensor
+    """[n_seen, d_z], the sum of the features of each class"""
+    counts: Tensor
+    """[n_seen], rows of each class"""
+
+    @classmethod
+    def of(cls, features: Tensor, labels: Tensor, n_classes: int) -> Self:
+        d_z = features.shape[1]
+        gram = torch.zeros(d_z, d_z, dtype=torch.float64)
+        sums = torch.zeros(n_classes, d_z, dtype=torch.float64)
+        for block, index in zip(torch.split(features.cpu(), _CHUNK), torch.split(labels.cpu(), _CHUNK), strict=True):
+            rows = block.double()
+            gram.addmm_(rows.T, rows)
+            sums.index_add_(0, index, rows)
+        return cls(gram, sums, torch.bincount(labels.cpu(), minlength=n_classes).double())
+
+
+def compatibility(moments: Moments, descriptors: Tensor, feature_penalty: float, descriptor_penalty: float) -> Tensor:
+    """V, [d_z, d_a] in float64, of descriptors [n_seen, d_a]."""
+    table = descriptors.cpu().double()
+    signed = 2.0 * moments.sums - moments.sums.sum(dim=0)  # (X Y)ᵀ, [n_seen, d_z]: +1 for the class, −1 for the others
+    left = _solve(moments.gram, feature_penalty, signed.T @ table, "feature_penalty")
+    return _solve(table.T @ table, descriptor_penalty, left.T, "descriptor_penalty").T
+
+
+def _solve(gram: Tensor, penalty: float, right: Tensor, name: str) -> Tensor:
+    """(gram + penalty · I)⁻¹ right, by Cholesky."""
+    factor, failed = torch.linalg.cholesky_ex(gram + penalty * torch.eye(len(gram), dtype=gram.dtype))
+    if failed:
+        raise ConfigError(f"{name} is {penalty:g}, lost beside a matrix of trace {float(gram.trace()):.3g}; raise it")
+    return torch.cholesky_solve(right, factor)
+
+
+def build(config: ESZSLConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> ESZSLModel:
+    """A model to load weights into."""
+    return ESZSLModel(config, d_a, d_z)
+
+
+def fit(dataset: ZeroShotDataset, config: ESZSLConfig, seed: int, context: FitContext) -> Fitted:
+    """Solve for V on the CPU; the seed has no part in it."""
+    config.check()
+    rows = TrainingRows.of(dataset, torch.device("cpu"))
+    model = ESZSLModel(config, dataset.d_a, dataset.d_z)
+    model.feature_normalization.fit(rows.features)
+    model.attribute_normalization.fit(rows.descriptors)
+    moments = Moments.of(model.feature_normalization(rows.features), rows.labels, len(rows.descriptors))
+    descriptors = model.attribute_normalization(rows.descriptors)
+    with torch.no_grad():
+        model.matrix.copy_(compatibility(moments, descriptors, config.feature_penalty, config.descriptor_penalty))
+    return Fitted(model.to(context.device).eval(), [])
+
+
+def paper(dataset: ZeroShotDataset) -> ESZSLConfig:
+    """Features as they come, descriptors of unit norm. The publication picks both penalties from 10⁻³, …, 10³ by
+    validation; these are the ones for CUB. They depend on the length of the features and the size of the data, so other
+    data needs `classnorm search`."""
+    return ESZSLConfig(
+        feature_penalty=100.0,
+        descriptor_penalty=0.1,
+        feature_normalization="none",
+        attribute_normalization="unit-plain",
+    )
+
+
+def reference(dataset: ZeroShotDataset) -> ESZSLConfig:
+    """Standardized features, descriptors of unit norm, and penalties in proportion to the rows and classes they weigh
+    against: 1 a training row and 0.5 a seen class, found on validation splits of CUB."""
+    return ESZSLConfig(feature_penalty=1.0 * len(dataset.split.train), descriptor_penalty=0.5 * int(dataset.seen.sum()))
+
+
+RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
+METHOD = Method(config=ESZSLConfig, recipes=RECIPES, build=build, fit=fit)

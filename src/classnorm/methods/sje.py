@@ -1,0 +1,62 @@
+"""SJE: a bilinear compatibility trained by the structured hinge loss, against the worst violating class alone.
+
+Akata, Reed, Walter, Lee, Schiele: Evaluation of Output Embeddings for Fine-Grained Image Classification, CVPR 2015.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from classnorm.data import ZeroShotDataset
+from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig
+from classnorm.methods.ranking import RankingConfig, build, fit_ranking, hinges
+
+__all__ = ["METHOD", "SJEConfig", "sje_loss"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SJEConfig(RankingConfig):
+    """SJE. The defaults are the `reference` recipe."""
+
+    epochs: int = 50
+    """Passes over the training rows; the model of the last one is the result."""
+    batch_size: int = 128
+    """Rows per step."""
+    lr: float = 1e-3
+    """Learning rate."""
+
+
+def sje_loss(scores: Tensor, labels: Tensor, margin: float) -> Tensor:
+    r"""The largest hinge of a wrong class, mean over rows: [b, n_classes], [b] → scalar."""
+    return hinges(scores, labels, margin).amax(dim=1).mean()
+
+
+def fit(dataset: ZeroShotDataset, config: SJEConfig, seed: int, context: FitContext) -> Fitted:
+    """Train on the training rows."""
+    return fit_ranking("sje", sje_loss, dataset, config, seed, context)
+
+
+def paper(dataset: ZeroShotDataset) -> SJEConfig:
+    """The publication's margin of 1 and plain stochastic gradient descent, one row per step at a constant rate. It
+    leaves the rate and the number of epochs to validation."""
+    return SJEConfig(
+        batch_size=1,
+        optimizer="sgd",
+        lr=0.01,
+        momentum=0.0,
+        weight_decay=0.0,
+        schedule="constant",
+        attribute_normalization="unit-plain",
+    )
+
+
+def reference(dataset: ZeroShotDataset) -> SJEConfig:
+    """A short schedule, found by validation."""
+    return SJEConfig()
+
+
+RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
+METHOD = Method(config=SJEConfig, recipes=RECIPES, build=build, fit=fit)

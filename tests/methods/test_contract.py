@@ -1,0 +1,212 @@
+"""What every method in the registry promises, whatever it does inside."""
+
+import dataclasses
+import json
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from classnorm.data import Split, SyntheticConfig, synthetic
+from classnorm.errors import ConfigError, DataError
+from classnorm.experiments.space import DEFAULT_SPACES, grid
+from classnorm.methods import METHODS, Scorer, fit, resolve
+
+# Settings that make training short; a method takes those that it has.
+FAST = {
+    "epochs": 3,
+    "hidden": 32,
+    "relation_hidden": 32,
+    "batch_size": 64,
+    "ways": 5,
+    "critic_steps": 2,
+    "synthesized": 20,
+    "classifier_epochs": 3,
+}
+OWN: dict[str, dict[str, object]] = {}
+"""Method → what it needs beyond that."""
+
+each_method = pytest.mark.parametrize("method", METHODS)
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return synthetic(SyntheticConfig(classes=14, unseen=4, rows=420, features=16, attributes=8))
+
+
+def fast(method, **changes):
+    names = {field.name for field in dataclasses.fields(METHODS[method].config)}
+    settings = {name: value for name, value in FAST.items() if name in names}
+    return {"calibration": "none"} | settings | OWN.get(method, {}) | changes
+
+
+@pytest.fixture(scope="module")
+def fitted(dataset):
+    """Method → its scorer, trained once."""
+    scorers: dict[str, Scorer] = {}
+
+    def get(method):
+        if method not in scorers:
+            scorers[method] = fit(dataset, method, **fast(method))
+        return scorers[method]
+
+    return get
+
+
+@each_method
+def test_the_same_seed_gives_the_same_scores_to_the_bit(dataset, fitted, method):
+    again = fit(dataset, method, seed=0, **fast(method))
+    assert np.array_equal(again.scores(dataset.features), fitted(method).scores(dataset.features))
+
+
+@each_method
+def test_another_seed_gives_scores_too(dataset, method):
+    assert np.isfinite(fit(dataset, method, seed=7, **fast(method)).scores(dataset.features)).all()
+
+
+@each_method
+def test_a_saved_scorer_loads_with_the_same_scores(dataset, fitted, method, tmp_path):
+    loaded = Scorer.load(fitted(method).save(tmp_path), "cpu")
+    assert np.array_equal(loaded.scores(dataset.features), fitted(method).scores(dataset.features))
+    assert (loaded.method, loaded.config, loaded.class_names) == (method, fitted(method).config, dataset.class_names)
+
+
+@each_method
+def test_classes_added_at_prediction_time_get_scores_and_leave_the_others_alone(dataset, fitted, method):
+    generator = np.random.default_rng(zlib.crc32(method.encode()))
+    between = np.array([generator.permutation(column)[:2] for column in dataset.descriptors.T]).T
+    more = fitted(method).add_classes({"okapi": between[0], "quagga": between[1]})
+    scores = more.scores(dataset.features[:30])
+    assert scores.shape == (30, dataset.n_classes + 2)
+    assert np.isfinite(scores).all()
+    known = fitted(method).scores(dataset.features[:30])
+    np.testing.assert_allclose(scores[:, : dataset.n_classes], known, rtol=1e-3, atol=1e-4)
+    assert np.abs(scores[:, -1] - scores[:, -2]).max() > 0, "two descriptors, one score"
+
+
+@each_method
+def test_an_added_class_scores_the_same_after_saving(dataset, fitted, method, tmp_path):
+    more = fitted(method).add_classes({"okapi": dataset.descriptors.mean(axis=0)})
+    loaded = Scorer.load(more.save(tmp_path), "cpu")
+    assert np.array_equal(loaded.scores(dataset.features[:30]), more.scores(dataset.features[:30]))
+
+
+@each_method
+def test_classes_left_out_do_not_change_the_scores_of_the_rest(dataset, fitted, method):
+    index = [12, 3, 7]
+    few = fitted(method).only([dataset.class_names[c] for c in index]).scores(dataset.features[:30])
+    whole = fitted(method).scores(dataset.features[:30])
+    np.testing.assert_allclose(few, whole[:, index], rtol=1e-3, atol=1e-4)
+
+
+@each_method
+def test_scores_do_not_depend_on_which_rows_come_together(dataset, fitted, method):
+    whole = fitted(method).scores(dataset.features[:12])
+    pieces = np.concatenate([fitted(method).scores(dataset.features[i : i + 1]) for i in range(12)])
+    np.testing.assert_allclose(pieces, whole, rtol=1e-3, atol=1e-4)
+
+
+@each_method
+def test_features_of_another_width_are_refused(fitted, method):
+    with pytest.raises(DataError, match=r"trained on \[n, 16\]"):
+        fitted(method).scores(np.ones((3, 15), np.float32))
+
+
+@each_method
+def test_one_seen_class_is_refused(dataset, method):
+    train = dataset.split.train
+    one = train[dataset.labels[train] == dataset.labels[train[0]]]
+    alone = replace(dataset, split=Split(one, one[:0], dataset.split.test_unseen))
+    with pytest.raises(ConfigError, match="at least 2 seen classes"):
+        fit(alone, method, **fast(method))
+
+
+@each_method
+def test_two_seen_classes_are_enough(method):
+    few = synthetic(SyntheticConfig(classes=4, unseen=2, rows=80, features=8, attributes=5))
+    assert np.isfinite(fit(few, method, **fast(method)).scores(few.features)).all()
+
+
+@each_method
+def test_a_seen_class_with_a_single_row_is_enough(dataset, method):
+    train = dataset.split.train
+    lonely = np.flatnonzero(dataset.labels[train] == dataset.labels[train[0]])[1:]
+    thinned = replace(dataset, split=replace(dataset.split, train=np.delete(train, lonely)))
+    assert np.isfinite(fit(thinned, method, **fast(method)).scores(thinned.features)).all()
+
+
+@each_method
+def test_features_of_either_sign_train(dataset, method):
+    shifted = replace(dataset, features=dataset.features - dataset.features.mean(axis=0))
+    assert np.isfinite(fit(shifted, method, **fast(method)).scores(shifted.features)).all()
+
+
+@each_method
+def test_half_precision_features_give_nearly_the_same_scores(dataset, fitted, method):
+    halved = replace(dataset, features=dataset.features.astype(np.float16))
+    scores = fit(halved, method, **fast(method)).scores(halved.features)
+    assert np.corrcoef(scores.ravel(), fitted(method).scores(dataset.features).ravel())[0, 1] > 0.99
+
+
+@each_method
+def test_a_calibration_by_validation_works_from_end_to_end(dataset, method):
+    scorer = fit(dataset, method, **fast(method, calibration="validation:bias", validation_splits=1))
+    assert scorer.calibration.kind in ("bias", "none")
+    assert np.isfinite(scorer.scores(dataset.features)).all()
+
+
+@each_method
+def test_the_two_common_recipes_exist_and_can_work(dataset, method):
+    for recipe in ("paper", "reference"):
+        _, config = resolve(dataset, method, recipe)
+        config.check()
+
+
+@each_method
+def test_configs_survive_json(dataset, method):
+    for recipe in METHODS[method].recipes:
+        _, config = resolve(dataset, method, recipe)
+        document = json.loads(json.dumps(config.as_dict()))
+        assert METHODS[method].config(**document) == config
+        assert METHODS[method].config().replace(**document) == config
+
+
+@each_method
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"calibration": "scale:-1"},
+        {"calibration": "magic"},
+        {"validation_splits": 0, "calibration": "validation"},
+        {"epochs": 0},
+        {"batch_size": 0},
+        {"hidden": 0},
+        {"lr": -1.0},
+        {"lr": float("nan")},
+    ],
+    ids=str,
+)
+def test_values_that_cannot_work_are_refused(dataset, method, change):
+    names = {field.name for field in dataclasses.fields(METHODS[method].config)}
+    if not change.keys() <= names:
+        pytest.skip("skipped: the method has no such setting")
+    with pytest.raises(ConfigError, match=next(iter(change))):
+        fit(dataset, method, **fast(method, **change))
+
+
+@each_method
+def test_an_unknown_setting_is_refused_by_name(dataset, method):
+    with pytest.raises(ConfigError, match="unknown setting 'colour'"):
+        fit(dataset, method, colour="red")
+
+
+@each_method
+def test_there_is_a_space_to_search_for_either_sampler(method):
+    assert DEFAULT_SPACES[method].keys() >= {"grid", "tpe"}
+    assert len(grid(DEFAULT_SPACES[method]["grid"])) > 1
+
+
+@each_method
+def test_a_model_has_parameters_to_count(fitted, method):
+    assert sum(parameter.numel() for parameter in fitted(method).model.parameters()) > 0
