@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from classnorm.cli import main
 from classnorm.data import SyntheticConfig, save_bundle, synthetic
 from classnorm.experiments.run_folder import Result
+from classnorm.methods import METHODS
 
 QUICK = ["--hidden", "32", "--epochs", "3", "--lr", "3e-3"]
 
@@ -56,15 +59,101 @@ def test_the_model_path_of_a_run_is_a_run_folder(capsys, bundle, tmp_path):
 def test_every_field_of_the_config_is_a_flag_and_reaches_the_training(capsys, bundle, tmp_path):
     flags = {
         "epochs": 2, "batch_size": 64, "optimizer": "adamw", "lr": 0.001, "weight_decay": 0.01, "momentum": 0.5,
-        "schedule": "cosine", "lr_drop": 0.5, "lr_drop_at": 0.25, "calibration": "bias:0.25", "validation": "paper",
-        "validation_splits": 1, "layers": 4, "hidden": 24, "attribute_normalization": "standardize",
-        "normalization": "class-variance", "standardize_before_relu": False, "final_relu": False, "init": "xavier",
+        "schedule": "cosine", "lr_drop": 0.5, "lr_drop_at": 0.25, "grad_clip": 0.5, "calibration": "bias:0.25",
+        "validation": "paper", "validation_splits": 1, "layers": 4, "hidden": 24,
+        "attribute_normalization": "standardize", "normalization": "class-variance",
+        "standardize_before_relu": False, "final_relu": False, "init": "xavier",
         "hidden_init": "kaiming_fan_in", "attribute_correction": True, "init_distribution": "normal",
         "logits": "cosine", "gamma": "auto", "learn_gamma": True, "entropy_weight": 0.002,
     }  # fmt: skip
     arguments = [text for name, value in flags.items() for text in (f"--{name.replace('_', '-')}", str(value))]
     document = train_json(capsys, bundle, *arguments, "--out", tmp_path)
     assert document["config"] == flags
+
+
+@pytest.mark.parametrize("spelling", [["--final-relu", "False"], ["--final-relu=False"], ["--no-final-relu"]])
+def test_a_truth_value_can_be_denied_in_three_spellings(capsys, bundle, tmp_path, spelling):
+    document = train_json(capsys, *spelling, bundle, *QUICK, "--calibration", "none", "--out", tmp_path)
+    assert document["config"]["final_relu"] is False
+
+
+@pytest.mark.parametrize("spelling", [["--learn-gamma", "True"], ["--learn-gamma"]])
+def test_a_truth_value_needs_no_value_to_be_affirmed(capsys, bundle, tmp_path, spelling):
+    document = train_json(capsys, *spelling, bundle, *QUICK, "--calibration", "none", "--out", tmp_path)
+    assert document["config"]["learn_gamma"] is True
+
+
+@pytest.mark.parametrize("command", ["train", "search"])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_help_of_a_method_lists_its_own_settings_and_all_methods(capsys, monkeypatch, command, method):
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--method", method, "--help"])
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    flags = set(re.findall(r"^\W*?(--[a-z-]+)", out, flags=re.MULTILINE))
+    settings = {f"--{name.replace('_', '-')}" for name in METHODS[method].config.__dataclass_fields__}
+    assert settings <= flags
+    others = {f"--{name.replace('_', '-')}" for name in METHODS["classnorm"].config.__dataclass_fields__} - settings
+    assert not others & flags
+    assert f"classnorm {command} --method NAME --help" in out
+    assert all(name in out for name in METHODS)
+
+
+@pytest.mark.parametrize("spelling", [["--method", "fclswgan"], ["--method=fclswgan"]])
+def test_a_method_is_trained_with_flags_of_its_own(capsys, bundle, tmp_path, spelling):
+    quick = ["--epochs", "1", "--hidden", "8", "--critic-steps", "2", "--synthesized", "5", "--classifier-epochs", "1"]
+    document = train_json(capsys, bundle, *spelling, *quick, "--calibration", "none", "--out", tmp_path)
+    assert document["method"] == "fclswgan"
+    assert (document["config"]["critic_steps"], document["config"]["synthesized"]) == (2, 5)
+
+
+@pytest.mark.parametrize("command", ["train", "search"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "clasnorm"], "unknown method 'clasnorm'; did you mean 'classnorm'?"),
+        (["--method=clasnorm", "--help"], "unknown method 'clasnorm'; did you mean 'classnorm'?"),
+    ],
+)
+def test_an_unknown_method_is_answered_with_the_nearest_name(capsys, bundle, command, arguments, message):
+    with pytest.raises(SystemExit) as caught:
+        main([command, str(bundle), *arguments])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_flag_of_another_method_is_refused(capsys, bundle):
+    with pytest.raises(SystemExit) as caught:
+        main(["train", str(bundle), "--method", "fclswgan", "--gamma", "5"])
+    assert caught.value.code == 2
+    assert "gamma" in capsys.readouterr().err
+
+
+def test_a_search_varies_the_settings_of_the_method_it_is_told(capsys, bundle, tmp_path):
+    quick = ["--epochs", "1", "--hidden", "8", "--synthesized", "5", "--classifier-epochs", "1"]
+    space = ["--sampler", "grid", "--splits", "1", "--jobs", "1", "--space", "critic-steps=1,2"]
+    main(["search", str(bundle), "--method", "fclswgan", *quick, *space, "--out", str(tmp_path), "--json", "--quiet"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["method"] == "fclswgan"
+    assert [trial["settings"] for trial in document["trials"]] == [{"critic_steps": 1}, {"critic_steps": 2}]
+
+
+def test_a_search_on_data_without_seen_test_rows_prints_null_for_undefined_scores(capsys, tmp_path):
+    whole = synthetic(SyntheticConfig(classes=20, unseen=5, rows=400, features=16, attributes=8))
+    path = tmp_path / "one-sided.npz"
+    save_bundle(replace(whole, split=replace(whole.split, test_seen=whole.split.test_seen[:0])), path)
+    space = ["--sampler", "grid", "--splits", "1", "--jobs", "1", "--space", "hidden=8,16"]
+    main(["search", str(path), "--epochs", "1", *space, "--out", str(tmp_path / "out"), "--json", "--quiet"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["scores"]["harmonic"] is None
+    assert document["scores"]["zsl"] > 0
+
+
+def test_the_help_of_a_command_that_does_not_train_needs_no_pytorch():
+    code = "import sys; from classnorm.cli import main\ntry: main(['report', '--help'])\nexcept SystemExit: pass\n"
+    code += "sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def test_the_table_goes_to_stdout_and_progress_to_stderr(capsys, bundle, tmp_path):

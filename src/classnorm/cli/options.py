@@ -8,16 +8,18 @@ import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 
 from classnorm.data import AttributesKey, ZeroShotDataset, load
+from classnorm.errors import unknown_name
 
 if TYPE_CHECKING:  # PyTorch is slow to import, and not every command needs it
     from classnorm.methods import MethodConfig
 
-__all__ = ["DataOptions", "OutputOptions", "given", "parse", "settings_type"]
+__all__ = ["DataOptions", "MethodCommand", "OutputOptions", "given", "parse", "parse_for_method", "settings_type"]
 
 Command = TypeVar("Command")
 
@@ -58,6 +60,63 @@ def parse(command: type[Command], arguments: Sequence[str], program: str) -> Com
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class MethodCommand:
+    """A command that trains: it has a flag for every setting of the method that it is told."""
+
+    method: str = "classnorm"
+    settings: Any
+    """What was given of the method's config; the rest is the recipe's to say."""
+
+
+TrainingCommand = TypeVar("TrainingCommand", bound=MethodCommand)
+
+
+def parse_for_method(command: type[TrainingCommand], arguments: Sequence[str], program: str) -> TrainingCommand:
+    """The command with its flags filled in, among them those of the method that the arguments name."""
+    from classnorm.methods import METHODS
+
+    method = _named_method(arguments, MethodCommand.method)
+    if method not in METHODS:
+        raise unknown_name("method", method, METHODS)
+    config = METHODS[method].config
+    help_text = f"Which method: {', '.join(METHODS)}. Each has settings of its own: {program} --method NAME --help."
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+        ("method", Annotated[str, tyro.conf.arg(metavar="NAME", help=help_text)], dataclasses.field(default=method)),
+        ("settings", settings_type(config)),
+    ]
+    typed = dataclasses.make_dataclass(
+        command.__name__, fields, bases=(command,), namespace={"__doc__": command.__doc__}, frozen=True, kw_only=True
+    )
+    return parse(typed, _with_truth_values(arguments, config), program)
+
+
+def _named_method(arguments: Sequence[str], default: str) -> str:
+    """The value of the last `--method`, looked up before the flags can be known."""
+    found = default
+    for argument, following in zip(arguments, [*arguments[1:], default], strict=True):
+        if argument == "--method":
+            found = following
+        elif argument.startswith("--method="):
+            found = argument.removeprefix("--method=")
+    return found
+
+
+def _with_truth_values(arguments: Sequence[str], config: type[MethodConfig]) -> list[str]:
+    """`--flag` and `--no-flag` of a setting that is true or false, spelt out as `--flag True` and `--flag False`."""
+    hints = typing.get_type_hints(config)
+    flags = {f"--{name.replace('_', '-')}" for name, hint in hints.items() if hint is bool}
+    spelt: list[str] = []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if argument.startswith("--no-") and f"--{argument[5:]}" in flags:
+            spelt += [f"--{argument[5:]}", "False"]
+        elif argument in flags and following not in ("True", "False"):
+            spelt += [argument, "True"]
+        else:
+            spelt.append(argument)
+    return spelt
+
+
 def settings_type(config: type[MethodConfig]) -> Any:
     """The config with every field optional: what is not given on the command line is the recipe's to say."""
     hints = typing.get_type_hints(config)
@@ -67,11 +126,17 @@ def settings_type(config: type[MethodConfig]) -> Any:
 
 
 def _optional(hint: Any) -> Any:
+    return Annotated[hint | None, tyro.conf.arg(metavar=_metavar(hint), help_behavior_hint="")]
+
+
+def _metavar(hint: Any) -> str | None:
+    """How the help shows a value: {a,b} for names, FLOAT|auto for either of two kinds, else tyro's own way."""
     if typing.get_origin(hint) is typing.Literal:
-        metavar = "{" + ",".join(typing.get_args(hint)) + "}"
-    else:
-        metavar = {bool: "{True,False}", int: "INT", float: "FLOAT", str: "STR"}.get(hint, "FLOAT|auto")
-    return Annotated[hint | None, tyro.conf.arg(metavar=metavar, help_behavior_hint="")]
+        return "{" + ",".join(map(str, typing.get_args(hint))) + "}"
+    if typing.get_origin(hint) in (typing.Union, UnionType):
+        kinds = [_metavar(kind) for kind in typing.get_args(hint) if kind is not type(None)]
+        return "|".join(kind.strip("{}") for kind in kinds if kind)
+    return {bool: "[{True,False}]", int: "INT", float: "FLOAT", str: "STR"}.get(hint)
 
 
 def given(settings: Any) -> dict[str, Any]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 from rich import box
 from rich.table import Table
 
 from classnorm.cli.console import batch_progress, notice, print_json, print_table
-from classnorm.cli.options import DataOptions, OutputOptions, given, parse, settings_type
+from classnorm.cli.options import DataOptions, MethodCommand, OutputOptions, given, parse_for_method
 from classnorm.errors import ConfigError, TrainingError
 from classnorm.experiments.engine import Engine, run_tasks
 from classnorm.experiments.run import Experiment, dataset_record
@@ -20,19 +21,14 @@ from classnorm.experiments.run_folder import Result
 from classnorm.experiments.search import SearchConfig, Trial, search, trials_csv, write_recipe
 from classnorm.experiments.space import DEFAULT_SPACES, Space, parse_space
 from classnorm.files import replacing, write_text
-from classnorm.methods import ClassNormConfig, MethodConfig, resolve
+from classnorm.methods import MethodConfig, resolve
 from classnorm.report import SCORES, group_results, terminal_table
 from classnorm.report.plots import png
 from classnorm.report.search_plot import parallel_coordinates
 
-if TYPE_CHECKING:
-    Settings = Any
-else:
-    Settings = settings_type(ClassNormConfig)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
+class Search(MethodCommand):
     """Choose hyperparameters by validation alone, then train the winner on all training rows and score it once.
 
     Writes trials.csv, trials.png and recipe.json (for train --recipe) into the output folder. A killed search goes on
@@ -47,22 +43,19 @@ class Search:
 
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
     """Dataset, as for train."""
-    method: str = "classnorm"
-    """Which method."""
     recipe: str = "reference"
     """Where to start from: what is not searched over stays as the recipe says."""
     space: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FIELD=VALUES…", help_behavior_hint="")] = ()
-    """What to vary: FIELD=a,b,c or FIELD=low..high[:log], several after one --space (default: the paper's values for
-    grid, seven settings for tpe)."""
+    """What to vary: FIELD=a,b,c or FIELD=low..high[:log], several after one --space (default: for each method a few
+    values for grid and wider ranges for tpe)."""
     seeds: int = 1
     """The winner is trained with seeds 0 … N−1."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
-    """Folder of the search (default: runs/DATASET/search-SAMPLER)."""
+    """Folder of the search (default: runs/DATASET/METHOD-search-SAMPLER)."""
     how: Annotated[SearchConfig, tyro.conf.arg(name="")]
     engine: Annotated[Engine, tyro.conf.arg(name="")]
     source: Annotated[DataOptions, tyro.conf.arg(name="")]
     output: Annotated[OutputOptions, tyro.conf.arg(name="")]
-    settings: Settings
 
     def run(self) -> None:
         if self.seeds < 1:
@@ -72,7 +65,7 @@ class Search:
         space = self._space(base)
         for text in dataset.notices:
             notice(text, self.output.quiet)
-        out = self.out or Path("runs") / dataset.name / f"search-{self.how.sampler}"
+        out = self.out or Path("runs") / dataset.name / f"{self.method}-search-{self.how.sampler}"
         with batch_progress("validation fits", self.output.quiet) as progress:
             trials, best = search(dataset, self.method, base, space, self.how, out / "fits", self.engine, progress)
         write_text(out / "trials.csv", trials_csv(trials))
@@ -118,9 +111,14 @@ class Search:
             "runs": [
                 {"seed": r.document["seed"], "scores": r.document["scores"], "model": str(r.folder)} for r in results
             ],
-            "scores": {name: round(group.mean(name), 4) for name in SCORES},
-            "std": {name: round(group.std(name), 4) for name in SCORES},
+            "scores": {name: _number(group.mean(name)) for name in SCORES},
+            "std": {name: _number(group.std(name)) for name in SCORES},
         }
+
+
+def _number(value: float) -> float | None:
+    """JSON has no NaN."""
+    return None if math.isnan(value) else round(value, 4)
 
 
 def _trials_table(trials: Sequence[Trial], most: int = 10) -> Table:
@@ -138,4 +136,4 @@ def _trials_table(trials: Sequence[Trial], most: int = 10) -> Table:
 
 
 def main(arguments: Sequence[str], program: str) -> None:
-    parse(Search, arguments, program).run()
+    parse_for_method(Search, arguments, program).run()

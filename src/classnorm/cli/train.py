@@ -7,28 +7,23 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
 
 from classnorm.cli.console import notice, print_json, print_table, progress_display
-from classnorm.cli.options import DataOptions, OutputOptions, given, parse, settings_type
+from classnorm.cli.options import DataOptions, MethodCommand, OutputOptions, given, parse_for_method
 from classnorm.errors import ConfigError
 from classnorm.experiments.run import Experiment, dataset_record, run
 from classnorm.experiments.run_folder import RESULT, Result
-from classnorm.methods import ClassNormConfig, resolve
+from classnorm.methods import resolve
 from classnorm.report import SCORES, group_results, terminal_table
 from classnorm.training import Device
 
-if TYPE_CHECKING:
-    Settings = Any
-else:
-    Settings = settings_type(ClassNormConfig)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Train:
+class Train(MethodCommand):
     """Train on a dataset's training rows and score its test rows, once, at the end.
 
     Examples:
@@ -39,10 +34,9 @@ class Train:
 
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = "glyphs"
     """glyphs, glyphs-light, synthetic[:classes=…], a folder with att_splits.mat, or an .npz bundle."""
-    method: str = "classnorm"
-    """Which method."""
     recipe: str = "reference"
-    """Preset: paper (its hyperparameter table), reference (the authors' release), baseline (reference without CN)."""
+    """Preset: reference, paper (the publication's settings), for classnorm also baseline (reference without CN); or the
+    recipe.json of a search."""
     seed: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
     """One run with this seed (default 0)."""
     seeds: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
@@ -57,7 +51,6 @@ class Train:
     """Continue interrupted runs from their checkpoints, and keep finished ones."""
     source: Annotated[DataOptions, tyro.conf.arg(name="")]
     output: Annotated[OutputOptions, tyro.conf.arg(name="")]
-    settings: Settings
 
     def run(self, command: str) -> None:
         seeds = self._seeds()
@@ -124,7 +117,7 @@ def _statistics(results: Sequence[Result], function: Any) -> dict[str, float | N
 
 
 def main(arguments: Sequence[str], program: str) -> None:
-    parse(Train, arguments, program).run(shlex.join([*program.split(), *arguments]))
+    parse_for_method(Train, arguments, program).run(shlex.join([*program.split(), *arguments]))
 
 
 if __name__ == "__main__":
