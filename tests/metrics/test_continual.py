@@ -38,7 +38,7 @@ def transcribed(history, labels, tasks):
 
     S = [class_average(history[t], rows_of(tasks[: t + 1])) for t in range(T)]
     U = [class_average(history[t], rows_of(tasks[t + 1 :])) for t in range(T - 1)]
-    H = [0.0 if s + u == 0 else 2 * s * u / (s + u) for s, u in zip(S, U)]
+    H = [0.0 if s + u == 0 else 2 * s * u / (s + u) for s, u in zip(S[:-1], U, strict=True)]
     J = [class_average(history[t], list(range(len(labels)))) for t in range(T)]
     a = [[class_average(history[t], rows_of([task])) / 100 for task in tasks] for t in range(T)]
     forgetting = sum(max(a[k][j] for k in range(j, T - 1)) - a[T - 1][j] for j in range(T - 1)) / (T - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from contextlib import suppress
@@ -76,7 +77,10 @@ def training_variance(
     schedule = config.replace(epochs=math.ceil(iterations / steps), schedule="constant")
     with suppress(TrainingError):
         train(problem.model, loss, problem.features, problem.labels, schedule, seed=seed)
-    between, total = zip(*record[:iterations], strict=True)
+    finite = list(itertools.takewhile(lambda pair: all(map(math.isfinite, pair)), record[:iterations]))
+    if not finite:
+        raise TrainingError(f"{dataset.name}: the logits of the first batch are not finite; scale the features down")
+    between, total = zip(*finite, strict=True)
     return {"between": list(between), "total": list(total)}
 
 

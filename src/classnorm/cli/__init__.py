@@ -17,6 +17,9 @@ _COMMANDS = {
     "predict": ("predict", "classify features, also into classes unknown at training time"),
     "search": ("search", "choose hyperparameters by validation, score the winner once"),
     "reproduce": ("reproduce", "a table or figure of the paper, on the data at hand"),
+    "analyze variance": ("analyze", "variance of the logits at the start and in training"),
+    "analyze smoothness": ("analyze", "smoothness of the loss surface"),
+    "analyze attributes": ("analyze", "are the class descriptors normal and independent?"),
     "report": ("report", "tables, plots and an HTML page from run folders"),
     "data check": ("data_check", "look at a dataset"),
     "data convert": ("data_convert", "GBU folder ↔ .npz bundle"),
@@ -57,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _dispatch(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        commands = "\n".join(f"  {name:14s}{text}" for name, (_, text) in _COMMANDS.items())
+        commands = "\n".join(f"  {name:20s}{text}" for name, (_, text) in _COMMANDS.items())
         print(_HELP.format(commands=commands), end="")
         return
     if arguments[0] in ("-V", "--version"):
@@ -65,10 +68,12 @@ def _dispatch(arguments: list[str]) -> None:
 
         print(f"classnorm {version('classnorm')}")
         return
-    length = 2 if arguments[0] == "data" else 1
+    family = [name for name in _COMMANDS if name.startswith(f"{arguments[0]} ")]
+    length = 2 if family else 1
     name, rest = " ".join(arguments[:length]), arguments[length:]
-    if name in ("data", "data -h", "data --help"):
-        print("usage: classnorm data check DATA | classnorm data convert DATA TARGET; --help after either for more")
+    if family and name.removeprefix(arguments[0]).strip() in ("", "-h", "--help"):
+        print("\n".join(f"classnorm {name:20s}{_COMMANDS[name][1]}" for name in family))
+        print("--help after any of them for more")
         return
     if name not in _COMMANDS:
         raise unknown_name("command", name, _COMMANDS)

@@ -13,6 +13,7 @@ import tyro
 from classnorm.cli.console import notice, print_json, print_table
 from classnorm.cli.options import OutputOptions, parse
 from classnorm.errors import ConfigError
+from classnorm.experiments.reproduce.artifact import find_artifacts
 from classnorm.experiments.run_folder import find_results
 from classnorm.report import (
     SCORES,
@@ -39,10 +40,11 @@ class Report:
       classnorm report runs/glyphs
       classnorm report runs/CUB/classnorm-reference runs/CUB/classnorm-baseline --out report/cub
       classnorm report runs --against baseline --format latex
+      classnorm report runs/CUB/classnorm-reference runs/CUB/analyze-variance
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS…")]
-    """Run folders, or folders above them."""
+    """Run folders, or folders above them; also what `reproduce` and `analyze` made."""
     out: Path = Path("report")
     """Folder for the page, the tables and the plots."""
     title: str = "Zero-shot results"
@@ -56,9 +58,10 @@ class Report:
     def run(self) -> None:
         if not self.runs:
             raise ConfigError("no RUNS given; name the folders of finished runs, or folders above them")
-        groups = group_results(find_results(self.runs))
-        compared = comparisons(groups, self.against)
-        written = write_report(groups, self.out, self.title, compared)
+        artifacts = find_artifacts(self.runs)
+        groups = group_results(find_results(self.runs, may_be_empty=bool(artifacts)))
+        compared = comparisons(groups, self.against) if groups else {}
+        written = write_report(groups, self.out, self.title, compared, artifacts)
         if self.output.json:
             print_json(_document(groups, compared, written))
             return

@@ -64,7 +64,7 @@ class Reproduce:
     output: Annotated[OutputOptions, tyro.conf.arg(name="")]
 
     def run(self) -> None:
-        if not self.names or self.names == ("list",):
+        if not self.names or "list" in self.names:
             self._list()
             return
         names = list(CATALOG) if "all" in self.names else list(dict.fromkeys(self.names))

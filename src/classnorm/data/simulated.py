@@ -19,14 +19,14 @@ def simulate(
 ) -> ZeroShotDataset:
     """A dataset with the attributes of `att_splits.mat`; everything else is drawn.
 
-    The benchmark's own number of classes, drawn by seed, is unseen; rows are dealt evenly to all classes. Features are
-    non-negative, as pooled features of a convolutional network are: the rectified output of a random network of the
-    standardized attributes, plus noise.
+    The benchmark's own number of classes (elsewhere a quarter), drawn by seed, is unseen; rows are dealt evenly to all
+    classes. Features are non-negative, as pooled features of a convolutional network are: the rectified output of a
+    random network of the standardized attributes, plus noise.
     """
     names, table, split = read_splits(folder, attributes)
     n_classes = len(names)
     total = sum(len(part) for part in (split.train, split.test_seen, split.test_unseen))
-    benchmark = recognise(names, total) or folder.resolve().name
+    benchmark = recognise(names, total)
     generator = np.random.default_rng(seed)
     values = np.asarray(table, dtype=np.float64)
     deviation = values.std(axis=0)
@@ -35,7 +35,7 @@ def simulate(
     rows = max(rows, 4 * n_classes)
     labels = np.arange(rows) % n_classes
     drawn = means[labels] + generator.standard_normal((rows, features))
-    unseen = generator.permutation(n_classes)[: _UNSEEN.get(benchmark, n_classes // 4)]
+    unseen = generator.permutation(n_classes)[: _UNSEEN.get(benchmark or "", n_classes // 4)]
     is_unseen, is_test = np.isin(labels, unseen), np.arange(rows) // n_classes % 4 == 3
     return ZeroShotDataset.from_arrays(
         np.maximum(drawn, 0.0).astype(np.float32),
@@ -45,7 +45,7 @@ def simulate(
         train=np.flatnonzero(~is_unseen & ~is_test),
         test_seen=np.flatnonzero(~is_unseen & is_test),
         test_unseen=np.flatnonzero(is_unseen),
-        name=f"{benchmark} (simulated features)",
+        name=f"{benchmark or folder.resolve().name} (simulated features)",
         where=str(folder),
         provenance={"features": "simulated", "attributes": attributes, "split": "simulated"},
     )

@@ -88,14 +88,14 @@ class Result:
         )
 
 
-def find_results(paths: Sequence[Path]) -> list[Result]:
+def find_results(paths: Sequence[Path], may_be_empty: bool = False) -> list[Result]:
     """All finished runs in or below the given folders, in a stable order."""
     folders = []
     for path in paths:
         if not path.is_dir():
             raise DataError(f"{path}: no such folder")
         found = sorted(file.parent for file in path.rglob(RESULT))
-        if not found:
+        if not found and not may_be_empty:
             raise DataError(f"{path}: holds no finished run; look for {RESULT}")
         folders += found
     return [Result.read(folder) for folder in dict.fromkeys(folders)]

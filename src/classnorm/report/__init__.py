@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from classnorm.experiments.reproduce.artifact import Artifact
 from classnorm.files import replacing, write_text
+from classnorm.report.artifacts import artifact_sections
 from classnorm.report.differences import MEANING, Comparison, compare, reference_label
 from classnorm.report.page import Section, page
 from classnorm.report.plots import (
@@ -54,22 +56,28 @@ def comparisons(groups: Sequence[Group], against: str | None = None) -> dict[str
 
 
 def write_report(
-    groups: Sequence[Group], folder: Path, title: str, compared: Mapping[str, Comparison] | None = None
+    groups: Sequence[Group],
+    folder: Path,
+    title: str,
+    compared: Mapping[str, Comparison] | None = None,
+    artifacts: Sequence[Artifact] = (),
 ) -> list[Path]:
     """Write the page, the tables and the plots; return the paths.
 
     The plots of the first dataset are `curve.png`, `calibration.png` and so on; those of a further one carry its name.
+    Artifacts of `reproduce` and `analyze` become sections of the page.
     """
     look = styles(groups)
     compared = comparisons(groups) if compared is None else compared
     parts = by_dataset(groups)
     sections = [Section(name, part, compared[name], _pictures(part, look)) for name, part in parts.items()]
-    texts = {
-        "index.html": page(sections, look, title),
-        "results.md": markdown_document(groups, compared),
-        "results.csv": csv_document(groups),
-        "results.tex": latex_document(groups, compared),
-    }
+    texts = {"index.html": page(sections, look, title, artifact_sections(artifacts))}
+    if groups:
+        texts |= {
+            "results.md": markdown_document(groups, compared),
+            "results.csv": csv_document(groups),
+            "results.tex": latex_document(groups, compared),
+        }
     pictures = _named(sections)
     for name, text in texts.items():
         write_text(folder / name, text)

@@ -44,7 +44,7 @@ def draw(plot: Plot) -> Figure:
     lines = len(plot.series) if plot.kind == "lines" else 1
     figure = new_figure(3.0, lines + len(plot.lines_at))
     axes = figure.subplots()
-    {"lines": _lines, "boxes": _boxes, "histogram": _histogram}[plot.kind](axes, plot)
+    {"lines": _lines, "boxes": _boxes, "histogram": _histogram, "points": _points}[plot.kind](axes, plot)
     handles: list[Any] = list(axes.get_legend_handles_labels()[0])
     for label, height in plot.lines_at.items():
         handles.append(axes.axhline(height, color="0.4", linewidth=0.9, linestyle=(0, (2, 2)), label=label, zorder=1))
@@ -98,6 +98,14 @@ def _boxes(axes: Axes, plot: Plot) -> None:
     if expected:
         x, y = zip(*expected, strict=True)
         axes.plot(x, y, "D", color=_RED, markersize=5, linestyle="none", label="expected by theory", zorder=4)
+
+
+def _points(axes: Axes, plot: Plot) -> None:
+    """Each with its name beside; the paper's model in its own colour."""
+    for series in plot.series:
+        axes.plot(series.x, series.y, "o", color=_MODELS.get(series.model, "0.45"), markersize=6)
+        axes.annotate(series.label, (series.x[0], series.y[0]), xytext=(4, 4), textcoords="offset points", fontsize=7)
+    axes.margins(x=0.15, y=0.12)
 
 
 def _histogram(axes: Axes, plot: Plot) -> None:

@@ -48,9 +48,11 @@ def page(sections: Sequence[Section], look: Mapping[str, Style], title: str, mor
     parts = [f"<h1>{html.escape(title)}</h1>"]
     for section in sections:
         parts += _section(section, colors)
+    if not sections:
+        return html_document(title, [*parts, *more])
     meaning = "".join(f"<dt>{short}</dt><dd>{html.escape(text)}</dd>" for short, text in SCORES.values())
-    parts.append(f"<h2>What the scores mean</h2><p>Percent, averaged over classes.</p><dl>{meaning}</dl>")
-    return html_document(title, [*parts, *more])
+    scores = f"<h2>What the scores mean</h2><p>Percent, averaged over classes.</p><dl>{meaning}</dl>"
+    return html_document(title, [*parts, *more, scores])
 
 
 def html_document(title: str, parts: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ figure { margin: 0; text-align: center; font-size: .8rem; line-height: 1.25; ove
 figure img { width: 6rem; display: block; margin: 0 auto .3rem; background: white; border-radius: 4px; }
 .right { color: var(--right); } .wrong { color: var(--wrong); }
 .holds { color: var(--right); } .fails { color: var(--wrong); } .weak { opacity: .85; }
-.claims td:nth-child(-n+2) { text-align: left; white-space: normal; } .claims td:last-child { white-space: nowrap; }
+.claims th:nth-child(-n+2), .claims td:nth-child(-n+2) { text-align: left; white-space: normal; }
 nav ul { columns: 18rem; padding-left: 1.1rem; } nav a { color: inherit; }
 details { margin: .5rem 0; } summary { cursor: pointer; }
 dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }

@@ -43,7 +43,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Series:
-    """A line, a box or a histogram."""
+    """A line, a box, a histogram or a point."""
 
     label: str
     model: str
@@ -59,7 +59,7 @@ class Series:
 @dataclass(frozen=True)
 class Plot:
     name: str
-    kind: Literal["lines", "boxes", "histogram"]
+    kind: Literal["lines", "boxes", "histogram", "points"]
     title: str
     x_label: str
     y_label: str
@@ -115,7 +115,7 @@ class Artifact:
                 plots=[Plot(**{**p, "series": [Series(**s) for s in p["series"]]}) for p in document["plots"]],
                 verdicts=[Verdict(**v) for v in document["verdicts"]],
             )
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{path}: not readable; make it again") from error
 
 

@@ -8,6 +8,7 @@ from functools import partial
 
 from classnorm.experiments.reproduce.artifact import Artifact
 from classnorm.experiments.reproduce.figures import FIGURES
+from classnorm.experiments.reproduce.leaderboard import leaderboard
 from classnorm.experiments.reproduce.run import Workshop, table_artifact
 from classnorm.experiments.reproduce.settings import hyperparameters, training_time
 from classnorm.experiments.reproduce.tables import TABLES
@@ -26,6 +27,7 @@ CATALOG: dict[str, Item] = {
     **{name: Item("table", spec.title, partial(table_artifact, spec)) for name, spec in TABLES.items()},
     "training-time": Item("table", "Training time", training_time),
     "hyperparameters": Item("table", "Hyperparameters", hyperparameters),
+    "leaderboard": Item("table", "Every method, one protocol", leaderboard),
     **{name: Item("figure", spec.title, spec.make) for name, spec in FIGURES.items()},
 }
 """In the order of the page."""

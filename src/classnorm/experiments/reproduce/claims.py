@@ -18,7 +18,7 @@ RULE = (
     "the stated margin on average; it holds weakly if it is better on average but one of the two fails; otherwise it "
     "does not hold. A claim about a size holds if every seed is within the stated bounds, weakly if the mean is."
 )
-Judgement = Literal["holds", "holds weakly", "does not hold"]
+Judgement = Literal["holds", "holds weakly", "does not hold", "not measured"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Claim:
 
 
 def judge_difference(better: Sequence[float], worse: Sequence[float], margin: float) -> Judgement:
-    """The rule for two models, one value per seed each.
+    """The rule for two models, one value per seed each; a NaN, where a side has no rows, was not measured.
 
     >>> judge_difference([55, 56, 57], [50, 51, 52], margin=2)
     'holds'
@@ -43,6 +43,8 @@ def judge_difference(better: Sequence[float], worse: Sequence[float], margin: fl
     'does not hold'
     """
     differences = np.subtract(better, worse)
+    if bool(np.isnan(differences).any()):
+        return "not measured"
     if float(differences.mean()) <= 0:
         return "does not hold"
     return "holds" if float(differences.mean()) >= margin and bool((differences > 0).all()) else "holds weakly"

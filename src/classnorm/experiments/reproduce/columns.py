@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from classnorm.data import ZeroShotDataset, load
-from classnorm.errors import DataError
+from classnorm.errors import ConfigError, DataError
 from classnorm.experiments.reproduce.published import BENCHMARKS
 
 __all__ = ["EMBEDDED", "Column", "find_columns"]
@@ -31,10 +31,11 @@ class Column:
     """How to get it, if it is not at hand."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings for this dataset."""
+    loaded: ZeroShotDataset | None = None
 
     @cached_property
     def dataset(self) -> ZeroShotDataset:
-        return load(self.source, features=self.features)
+        return self.loaded or load(self.source, features=self.features)
 
     @property
     def label(self) -> str:
@@ -51,23 +52,39 @@ def find_columns(names: Sequence[str], data_root: Path | None, features: str | N
     """A column for each name: a benchmark below `data_root`, or any other dataset."""
     if data_root is not None and not data_root.is_dir():
         raise DataError(f"{data_root}: no such folder; --data-root holds CUB/att_splits.mat and so on")
-    return [_benchmark(name, data_root, features) if name in BENCHMARKS else _other(name) for name in names]
+    columns = [
+        _benchmark(name, data_root, features) if name in BENCHMARKS else _other(name, features)
+        for name in dict.fromkeys(names)
+    ]
+    found = [column.name for column in columns]
+    twice = [name for name in found if found.count(name) > 1]
+    if twice:
+        raise ConfigError(f"two of the datasets are called {twice[0]!r}; give them one at a time")
+    return columns
 
 
-def _other(name: str) -> Column:
-    column = Column(name, Path(name) if Path(name).exists() else name, changes=_LIGHT if "glyphs" in name else {})
-    return column if name.startswith("glyphs") else Column(column.dataset.name, column.source)
+def _other(name: str, features: str | None) -> Column:
+    path = Path(name)
+    if name.startswith("glyphs"):
+        return Column(name, path if path.exists() else name, changes=_LIGHT)
+    which = _feature_file(path, features) if path.is_dir() else ""
+    column = Column(name, path if path.exists() else name, which)
+    return replace(column, name=column.dataset.name, loaded=column.dataset)
+
+
+def _feature_file(folder: Path, features: str | None) -> str:
+    """The one that is asked for, or res101, or the one that is there."""
+    found = sorted(file.stem for file in folder.glob("*.mat") if file.stem != "att_splits")
+    return features or (found[0] if found and "res101" not in found else "res101")
 
 
 def _benchmark(name: str, data_root: Path | None, features: str | None) -> Column:
-    wanted = features or "res101"
     if data_root is None:
+        wanted = features or "res101"
         return Column(name, name, missing=f"{name}: give --data-root DIR with DIR/{name}/{{att_splits,{wanted}}}.mat")
     folder = data_root / name
-    found = sorted(file.stem for file in folder.glob("*.mat") if file.stem != "att_splits")
-    if features is None and found and wanted not in found:
-        wanted = found[0]
-    if wanted in found and (folder / "att_splits.mat").is_file():
+    wanted = _feature_file(folder, features)
+    if (folder / f"{wanted}.mat").is_file() and (folder / "att_splits.mat").is_file():
         return Column(name, folder, wanted)
     what = "att_splits.mat and " if not (folder / "att_splits.mat").is_file() else ""
     return Column(

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 __all__ = [
     "CN",
+    "CVC",
+    "CVC_CN",
+    "CVC_TRICKS",
     "DYNAMIC",
     "INITIALIZED",
     "LINEAR",
     "PROPER_VARIANCE",
+    "RELATIONNET",
+    "RELATIONNET_CN",
     "STANDARDIZED",
     "THREE_LAYERS",
     "TWO_LAYERS",
@@ -32,13 +37,20 @@ class Row:
     """Settings that differ from the recipe."""
     method: str = "classnorm"
     recipe: str = "reference"
+    published: str = ""
+    """What the paper calls it, if something else."""
+
+    @property
+    def printed(self) -> str:
+        """Its name in the paper's table."""
+        return self.published or self.label
 
     def named(self, label: str) -> Row:
         """The same model under the name that another table gives it."""
-        return Row(label, self.changes, self.method, self.recipe)
+        return replace(self, label=label)
 
-    def but(self, label: str, **changes: Any) -> Row:
-        return Row(label, {**self.changes, **changes}, self.method, self.recipe)
+    def but(self, label: str, published: str = "", **changes: Any) -> Row:
+        return replace(self, label=label, published=published, changes={**self.changes, **changes})
 
 
 CN = Row("3-layer MLP + CN")
@@ -63,6 +75,21 @@ VANILLA = (
     THREE_LAYERS.but("Vanilla MLP -NS +AN", **_NO_NS),
     THREE_LAYERS.but("Vanilla MLP +NS -AN", **_NO_AN),
     THREE_LAYERS.named("Vanilla MLP +NS+AN"),
+)
+
+
+# The other embedders as published, without calibration.
+RELATIONNET = Row("RelationNet", {"calibration": "none"}, "relationnet", published="RelationNet (official code)")
+RELATIONNET_CN = replace(
+    RELATIONNET, label="RelationNet + CN", recipe="class-norm", published="RelationNet (official code) + CN"
+)
+CVC = Row("CVC-ZSL", {"calibration": "none"}, "cvc", published="CVC-ZSL (official code)")
+CVC_CN = replace(CVC, label="CVC-ZSL + CN", recipe="class-norm", published="CVC-ZSL (official code) + CN")
+CVC_TRICKS = (
+    CVC,
+    CVC.but("CVC-ZSL -NS", "CVC-ZSL (official code) -NS", **_NO_NS),
+    CVC.but("CVC-ZSL -AN", "CVC-ZSL (official code) -AN", **_NO_AN),
+    CVC.but("CVC-ZSL -NS -AN", "CVC-ZSL (official code) -NS -AN", **_NO_NS, **_NO_AN),
 )
 
 

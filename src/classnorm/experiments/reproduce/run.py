@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,8 @@ from classnorm.experiments.reproduce.rows import Row
 from classnorm.experiments.reproduce.tables import TABLES, TableSpec
 from classnorm.experiments.run import Experiment
 from classnorm.experiments.run_folder import Result
-from classnorm.methods import resolve
+from classnorm.methods import MethodConfig, resolve
+from classnorm.training import TrainingConfig
 
 __all__ = ["QUICK", "Effort", "Workshop", "contradictions", "table_artifact"]
 
@@ -33,7 +33,9 @@ class Effort:
 
     seeds: int = 3
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of every model, over those of its row."""
+    """Settings of the MLPs, over those of the recipe."""
+    shorten: int = 1
+    """Other methods train for their recipe's number of epochs divided by this."""
     variance_iterations: int = 300
     smoothness_iterations: int = 2500
     smoothness_every: int = 25
@@ -49,6 +51,7 @@ QUICK = Effort(
     smoothness_every=10,
     smoothness_width=128,
     search_trials=2,
+    shorten=10,
 )
 
 
@@ -68,11 +71,17 @@ class Workshop:
         return [column for column in self.columns if not column.missing]
 
     def experiment(self, row: Row, column: Column, seed: int) -> Experiment:
-        _, config = resolve(column.dataset, row.method, row.recipe)
-        known = {f.name for f in dataclasses.fields(config)}
-        common = {**column.changes, **self.effort.changes}
-        changes = {name: value for name, value in common.items() if name in known} | dict(row.changes)
-        return Experiment(column.dataset, row.method, row.label, config.replace(**changes), seed)
+        config = self.recipe(column, row.method, row.recipe).replace(**row.changes)
+        return Experiment(column.dataset, row.method, row.label, config, seed)
+
+    def recipe(self, column: Column, method: str, recipe: str) -> MethodConfig:
+        """A recipe for a dataset, made shorter where the effort says so."""
+        _, config = resolve(column.dataset, method, recipe)
+        if method == "classnorm":
+            return config.replace(**{**column.changes, **self.effort.changes})
+        if isinstance(config, TrainingConfig) and self.effort.shorten > 1:
+            config = config.replace(epochs=max(1, config.epochs // self.effort.shorten))
+        return config
 
     def run(self, what: str, tasks: Sequence[Any]) -> dict[str, str]:
         """Do what is not done yet; the messages of what failed, by name."""
@@ -149,8 +158,8 @@ def _measured_table(spec: TableSpec, columns: Sequence[Column], measured: Mappin
         else:
             header += [f"{column.label}: U", "S", "H", "T1", "AUSUC"]
             header += ["H in the paper (ResNet-101)"] if column.name in BENCHMARKS else []
-    ranks = {
-        column.name: _ranks([float(np.mean(measured[row.label, column.name].values("harmonic"))) for row in spec.rows])
+    places = {
+        column.name: ranks([float(np.mean(measured[row.label, column.name].values("harmonic"))) for row in spec.rows])
         for column in columns
         if not column.missing
     }
@@ -163,18 +172,18 @@ def _measured_table(spec: TableSpec, columns: Sequence[Column], measured: Mappin
                 continue
             group = measured[row.label, column.name]
             cells += [Cell(group.cell("unseen")), Cell(group.cell("seen"))]
-            cells.append(Cell(group.cell("harmonic", spread=True), ranks[column.name][number]))
+            cells.append(Cell(group.cell("harmonic", spread=True), places[column.name][number]))
             cells += [Cell(group.cell("zsl")), Cell(group.cell("ausuc"))]
             if column.name in BENCHMARKS:
-                entry = published(spec.name).get(row.label)
+                entry = published(spec.name).get(row.printed)
                 cells.append(Cell((entry.cells.get(f"{column.name} H", "") if entry else "") or "–"))
         body.append(cells)
     return Table("Measured here: percent, averaged over classes, mean ± std over seeds", header, body)
 
 
-def _ranks(means: Sequence[float]) -> list[int | None]:
+def ranks(means: Sequence[float]) -> list[int | None]:
     places = [1 + sum(round(other, 1) > round(mean, 1) for other in means) for mean in means]
-    return [place if place <= 2 else None for place in places]
+    return [None if np.isnan(mean) or place > 2 else place for place, mean in zip(places, means, strict=True)]
 
 
 def _published_table(spec: TableSpec) -> Table:
@@ -208,14 +217,14 @@ def _data(measured: Mapping[tuple[str, str], Measured], columns: Sequence[Column
 def contradictions(spec: TableSpec) -> list[str]:
     """Where this table of the paper and another disagree about the same model, or agree about different ones."""
     entries = [
-        (other.name, row, published(other.name)[row.label])
+        (other.name, row, published(other.name)[row.printed])
         for other in TABLES.values()
         for row in other.rows
-        if row.label in published(other.name)
+        if row.printed in published(other.name)
     ]
     found = []
     for row in spec.rows:
-        mine = published(spec.name).get(row.label)
+        mine = published(spec.name).get(row.printed)
         for table, other, theirs in entries:
             if mine is None or (table, other.label) == (spec.name, row.label):
                 continue

@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from classnorm.experiments.reproduce.claims import Claim
 from classnorm.experiments.reproduce.rows import (
     CN,
+    CVC,
+    CVC_CN,
+    CVC_TRICKS,
     DYNAMIC,
     INITIALIZED,
     LINEAR,
     PROPER_VARIANCE,
+    RELATIONNET,
+    RELATIONNET_CN,
     STANDARDIZED,
     THREE_LAYERS,
     TWO_LAYERS,
@@ -89,12 +94,24 @@ _SPECS = (
     TableSpec(
         "tricks",
         "Importance of AN and NS",
-        "Linear and 2-layer models need normalize+scale, and the linear one attribute normalization too.",
-        tuple(row for rows in _TRICKS.values() for row in rows),
+        "Linear and 2-layer models need normalize+scale, and the linear one attribute normalization too; so does "
+        "CVC-ZSL.",
+        (*(row for rows in _TRICKS.values() for row in rows), *CVC_TRICKS),
         (
             *(Claim(f"{label} collapses without NS", rows[0], rows[2], 10.0) for label, rows in _TRICKS.items()),
             *(Claim(f"{label} collapses without both", rows[0], rows[3], 10.0) for label, rows in _TRICKS.items()),
             Claim("Linear needs AN", _TRICKS["Linear"][0], _TRICKS["Linear"][1]),
+            *(Claim(f"CVC-ZSL is worse as {row.label.removeprefix('CVC-ZSL ')}", CVC, row) for row in CVC_TRICKS[1:]),
+        ),
+    ),
+    TableSpec(
+        "other-methods",
+        "Class normalization in RelationNet and CVC-ZSL",
+        "Adding CN to the attribute networks of two other methods improves them in all the setups.",
+        (RELATIONNET, RELATIONNET_CN, CVC, CVC_CN),
+        (
+            Claim("CN helps RelationNet", RELATIONNET_CN, RELATIONNET, 0.5),
+            Claim("CN helps CVC-ZSL", CVC_CN, CVC, 0.5),
         ),
     ),
     TableSpec(

@@ -91,7 +91,9 @@ def _attribute_notes(workshop: Workshop, statistics: dict[str, Any]) -> list[str
     constant = {name: s.constant for name, s in statistics.items() if s.constant}
     text = ", ".join(f"{name} {count}" for name, count in constant.items())
     left_out = [f"Attributes that are the same for all classes are left out: {text}."] if text else []
-    return ["Raw attributes (original_att) of all classes; no image features are involved.", *left_out, *absent]
+    raw = any(column.folder for column in workshop.columns)
+    which = "Raw attributes (original_att)" if raw else "Class descriptors"
+    return [f"{which} of all classes; no image features are involved.", *left_out, *absent]
 
 
 def correlations(spec: FigureSpec, workshop: Workshop) -> Artifact:
@@ -134,14 +136,14 @@ def histograms(spec: FigureSpec, workshop: Workshop) -> Artifact:
     counts = {name: np.histogram(s.standardized, edges, density=True)[0] for name, s in statistics.items()}
     plots = [
         Plot(
-            f"histogram-{name}",
+            f"histogram-{number}",
             "histogram",
             f"{name}: standardized attribute values",
             "standardized value",
             "density",
             [Series(name, name, middle, rounded(counts[name]))],
         )
-        for name in statistics
+        for number, name in enumerate(statistics)
     ]
     rows = [
         [name, f"{np.mean(s.skewness):.2f}", f"{100 * np.mean(s.skewness > 0.5):.0f}"] for name, s in statistics.items()
