@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from classnorm.data import SplitKind, ZeroShotDataset, validation_dataset
+from classnorm.data.validation import hold_out
 from classnorm.errors import DataError
 
 KINDS: tuple[SplitKind, ...] = ("paper", "matched")
@@ -168,3 +169,36 @@ def test_three_seen_classes_are_enough(kind: SplitKind) -> None:
     part = validation_dataset(make([5, 5, 5], unseen=9), kind)
     assert int(part.seen.sum()) == 2
     assert len(part.split.test_seen) >= 1
+
+
+@given(datasets, st.integers(1, 20), st.integers(0, 2**31))
+def test_nothing_of_the_test_set_is_in_a_held_out_part(parent: ZeroShotDataset, n_classes: int, seed: int) -> None:
+    part = hold_out(parent, n_classes, None, seed)
+    used = [*part.split.train, *part.split.test_seen, *part.split.test_unseen]
+    assert sorted(used) == sorted(parent.split.train)
+    assert set(part.class_names) == {parent.class_names[c] for c in np.flatnonzero(parent.seen)}
+    assert int((~part.seen).sum()) == min(n_classes, int(parent.seen.sum()) - 2)
+
+
+@pytest.mark.parametrize("rows", [[8] * 20, [3, 9, 5, 7] * 5, [40, 2, 2, 2] * 5])
+@pytest.mark.parametrize("n_classes", [1, 4])
+def test_without_a_share_as_many_rows_of_other_classes_are_held_out(rows: list[int], n_classes: int) -> None:
+    split = hold_out(make(rows, unseen=5), n_classes, None, 0).split
+    assert len(split.test_seen) == pytest.approx(len(split.test_unseen), abs=1)
+
+
+def test_at_most_half_of_the_other_rows_are_held_out() -> None:
+    split = hold_out(make([8] * 10, unseen=5), 8, None, 0).split
+    assert (len(split.test_unseen), len(split.test_seen), len(split.train)) == (64, 8, 8)
+
+
+def test_a_share_of_the_other_rows_can_be_held_out() -> None:
+    split = hold_out(make([10] * 10, unseen=5), 2, 0.3, 0).split
+    assert (len(split.test_unseen), len(split.test_seen), len(split.train)) == (20, 24, 56)
+
+
+def test_two_seeds_hold_out_different_classes() -> None:
+    parent = make([8] * 20, unseen=5)
+    first, again, other = (hold_out(parent, 5, None, seed) for seed in (0, 0, 1))
+    assert first.checksum == again.checksum != other.checksum
+    assert first.name == "zoo (without 5 classes, split 0)"

@@ -67,10 +67,10 @@ class Reproduce:
         if not self.names or "list" in self.names:
             self._list()
             return
-        names = list(CATALOG) if "all" in self.names else list(dict.fromkeys(self.names))
-        for name in names:
-            if name not in CATALOG:
+        for name in self.names:
+            if name not in CATALOG and name != "all":
                 raise unknown_name("table or figure", name, ["all", "list", *CATALOG])
+        names = list(CATALOG) if "all" in self.names else list(dict.fromkeys(self.names))
         workshop = self._workshop()
         artifacts = []
         for name in names:

@@ -29,7 +29,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.errors import ClassNormError, ConfigError
 from classnorm.files import locked, make_folder, replacing, write_json
 
-__all__ = ["ERROR", "Engine", "Task", "finished", "run_tasks"]
+__all__ = ["ERROR", "Engine", "Task", "failure", "finished", "run_tasks"]
 
 ERROR = "error.json"
 
@@ -89,6 +89,11 @@ class Engine:
 
 def finished(task: Task, root: Path) -> bool:
     return (root / task.name / task.marker).is_file()
+
+
+def failure(task: Task, root: Path) -> str | None:
+    """What a task that failed said, None if it did not."""
+    return _message(root / task.name) if (root / task.name / ERROR).is_file() else None
 
 
 def _ended(task: Task, root: Path) -> bool:

@@ -54,8 +54,8 @@ def fit(dataset: ZeroShotDataset, config: ALEConfig, seed: int, context: FitCont
 
 
 def paper(dataset: ZeroShotDataset) -> ALEConfig:
-    """The publication's margin of 1 and plain stochastic gradient descent, one row per step at a constant rate. It
-    leaves the rate and the number of epochs to validation."""
+    """The publication's margin of 1 and plain stochastic gradient descent, one row per step at a constant rate. The
+    rate and the number of epochs are choices made here."""
     return ALEConfig(
         batch_size=1,
         optimizer="sgd",
@@ -68,7 +68,7 @@ def paper(dataset: ZeroShotDataset) -> ALEConfig:
 
 
 def reference(dataset: ZeroShotDataset) -> ALEConfig:
-    """A short schedule, found by validation."""
+    """A short schedule, not tuned."""
     return ALEConfig()
 
 

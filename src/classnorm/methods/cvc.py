@@ -201,7 +201,7 @@ def paper(dataset: ZeroShotDataset) -> CVCConfig:
 
 
 def reference(dataset: ZeroShotDataset) -> CVCConfig:
-    """A short schedule, found by validation, on which the model with and without class normalization is trained out."""
+    """A short schedule, its learning rate chosen by validation."""
     return CVCConfig(final_relu=dataset.nonnegative)
 
 

@@ -126,7 +126,7 @@ def paper(dataset: ZeroShotDataset) -> DEMConfig:
 
 
 def reference(dataset: ZeroShotDataset) -> DEMConfig:
-    """A short schedule, found by validation."""
+    """A short schedule, not tuned."""
     return DEMConfig(final_relu=dataset.nonnegative)
 
 

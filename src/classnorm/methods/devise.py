@@ -40,8 +40,8 @@ def fit(dataset: ZeroShotDataset, config: DeViSEConfig, seed: int, context: FitC
 
 
 def paper(dataset: ZeroShotDataset) -> DeViSEConfig:
-    """The publication's margin of 0.1 and unit descriptors, one row per step. It prints no learning rate or number of
-    epochs."""
+    """The publication's margin of 0.1 and unit descriptors, one row per step. The learning rate and the number of
+    epochs are choices made here."""
     return DeViSEConfig(
         margin=0.1,
         batch_size=1,
@@ -56,7 +56,7 @@ def paper(dataset: ZeroShotDataset) -> DeViSEConfig:
 
 
 def reference(dataset: ZeroShotDataset) -> DeViSEConfig:
-    """A short schedule, found by validation."""
+    """A short schedule, not tuned."""
     return DeViSEConfig()
 
 

@@ -40,8 +40,8 @@ def fit(dataset: ZeroShotDataset, config: SJEConfig, seed: int, context: FitCont
 
 
 def paper(dataset: ZeroShotDataset) -> SJEConfig:
-    """The publication's margin of 1 and plain stochastic gradient descent, one row per step at a constant rate. It
-    leaves the rate and the number of epochs to validation."""
+    """The publication's margin of 1 and plain stochastic gradient descent, one row per step at a constant rate. The
+    rate and the number of epochs are choices made here."""
     return SJEConfig(
         batch_size=1,
         optimizer="sgd",
@@ -54,7 +54,7 @@ def paper(dataset: ZeroShotDataset) -> SJEConfig:
 
 
 def reference(dataset: ZeroShotDataset) -> SJEConfig:
-    """A short schedule, found by validation."""
+    """A short schedule, not tuned."""
     return SJEConfig()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from classnorm.errors import ClassNormError
-from classnorm.experiments.engine import Engine, Progress, run_tasks
+from classnorm.experiments.engine import Engine, Progress, failure, run_tasks
 from classnorm.experiments.reproduce.artifact import Artifact, Cell, Table, Verdict
 from classnorm.experiments.reproduce.claims import judge_difference, signed
 from classnorm.experiments.reproduce.columns import Column
@@ -23,8 +23,6 @@ from classnorm.methods import MethodConfig, resolve
 from classnorm.training import TrainingConfig
 
 __all__ = ["QUICK", "Effort", "Workshop", "contradictions", "table_artifact"]
-
-_SHORT = {"unseen": "U", "seen": "S", "harmonic": "H"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +82,12 @@ class Workshop:
         return config
 
     def run(self, what: str, tasks: Sequence[Any]) -> dict[str, str]:
-        """Do what is not done yet; the messages of what failed, by name."""
+        """Do what is not done yet; the messages of what failed, by name. What diverged would do so again."""
+        root = self.folder / "runs"
+        diverged = {task.name: text for task in tasks if "diverged" in (text := failure(task, root) or "")}
         with self.progress(what) as progress:
             shown: Progress | None = progress
-            return run_tasks(tasks, self.folder / "runs", self.engine, shown)
+            return diverged | run_tasks([t for t in tasks if t.name not in diverged], root, self.engine, shown)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ __all__ = ["seen_scales"]
 
 def seen_scales(spec: FigureSpec, workshop: Workshop) -> Artifact:
     """U, S and H against the scale s, validation and test."""
-    columns = workshop.at_hand
+    columns = [c for c in workshop.at_hand if len(c.dataset.split.test_unseen) and len(c.dataset.split.test_seen)]
     tasks = {}
     for column in columns:
         changes = {**column.changes, **workshop.effort.changes}
