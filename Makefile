@@ -33,8 +33,9 @@ run: $(READY)
 	$(BIN)/classnorm report $(RUNS) --out $(REPORT) --title "glyphs, with and without Class Normalization"
 	@echo "open $(REPORT)/index.html"
 
+# One worker a core (at most 4) with one thread each; a file's tests stay together, they share what they have trained.
 test: $(READY)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$($(BIN)/python -c "import os; print(min(4, os.cpu_count() or 1))") --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -12,11 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 from filelock import FileLock
 
 from classnorm.errors import OutputError
 
-__all__ = ["locked", "make_folder", "replacing", "write_json", "write_text"]
+__all__ = ["cache_folder", "locked", "make_folder", "replacing", "write_json", "write_text"]
 
 
 def _cannot_write(path: Path, error: OSError) -> OutputError:
@@ -79,3 +80,8 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, document: Any) -> None:
     """Write `document` as indented JSON, whole or not at all."""
     write_text(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def cache_folder() -> Path:
+    """Where made things are kept that can be made again: the user's cache, or `CLASSNORM_CACHE`."""
+    return Path(os.environ.get("CLASSNORM_CACHE") or platformdirs.user_cache_dir("classnorm"))

@@ -1,5 +1,6 @@
 """The examples of the documentation run as they are printed."""
 
+import ast
 import os
 import re
 import subprocess
@@ -43,3 +44,13 @@ def test_the_command_line_finds_a_method_by_its_entry_point(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "Weight of the ridge." in done.stdout
+
+
+def test_the_stream_of_the_documentation_scores_a_model_of_ones_own(tmp_path):
+    [script] = blocks("continual.md")
+    assert len([line for line in script.splitlines() if line.strip()]) <= 30
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    summary = ast.literal_eval(done.stdout.splitlines()[0])
+    assert set(summary) == {"mSA", "mUA", "mH", "mAUC", "mJA", "forgetting"}
+    assert summary["mH"] > 10  # chance is about 0.2

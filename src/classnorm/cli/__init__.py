@@ -16,11 +16,13 @@ _COMMANDS = {
     "evaluate": ("evaluate", "score a saved model on a dataset"),
     "predict": ("predict", "classify features, also into classes unknown at training time"),
     "search": ("search", "choose hyperparameters by validation, score the winner once"),
+    "continual": ("continual", "learn a stream of classes, task by task"),
     "reproduce": ("reproduce", "a table or figure of the paper, on the data at hand"),
     "analyze variance": ("analyze", "variance of the logits at the start and in training"),
     "analyze smoothness": ("analyze", "smoothness of the loss surface"),
     "analyze attributes": ("analyze", "are the class descriptors normal and independent?"),
     "report": ("report", "tables, plots and an HTML page from run folders"),
+    "extract": ("extract", "images → features"),
     "data check": ("data_check", "look at a dataset"),
     "data convert": ("data_convert", "GBU folder ↔ .npz bundle"),
 }
@@ -47,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"classnorm: error: {' '.join(str(error).split())}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        how = {"train": "; go on with the same command and --resume", "search": "; go on with the same command"}
+        again = dict.fromkeys(("search", "reproduce", "analyze", "extract"), "; go on with the same command")
+        how = {**dict.fromkeys(("train", "continual"), "; go on with the same command and --resume"), **again}
         print(f"classnorm: interrupted{how.get(arguments[0], '')}", file=sys.stderr)
         raise SystemExit(130) from None
     except BrokenPipeError:

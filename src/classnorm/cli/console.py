@@ -14,9 +14,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 
 if TYPE_CHECKING:  # PyTorch is slow to import, and not every command needs it
+    from classnorm.continual import StreamProgress, TaskEpoch
     from classnorm.training import Epoch, Progress
 
-__all__ = ["batch_progress", "notice", "print_json", "print_table", "progress_display"]
+__all__ = ["batch_progress", "notice", "print_json", "print_table", "progress_display", "stream_progress"]
 
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -73,6 +74,36 @@ def batch_progress(what: str, quiet: bool) -> Iterator[Callable[[int, int], None
             yield lambda done, of: bars.update(task, completed=done, total=of)
     else:
         yield _batch_lines(what)
+
+
+@contextmanager
+def stream_progress(what: str, quiet: bool) -> Iterator[StreamProgress | None]:
+    """Gives a callback for a stream: a bar over all tasks, or a line per task off a terminal."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[where]}"),
+            TimeRemainingColumn(compact=True),
+        )
+        with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+            task = bars.add_task(what, total=None, where="")
+
+            def update(step: TaskEpoch) -> None:
+                done = (step.task - 1) * step.epochs + step.epoch
+                where = f"task {step.task}/{step.tasks}, epoch {step.epoch}/{step.epochs}, loss {step.loss:.3f}"
+                bars.update(task, total=step.tasks * step.epochs, completed=done, where=where)
+
+            yield update
+    else:
+
+        def line(step: TaskEpoch) -> None:
+            if step.epoch == step.epochs:
+                print(f"{what}: task {step.task}/{step.tasks}, loss {step.loss:.3f}", file=sys.stderr, flush=True)
+
+        yield line
 
 
 def _batch_lines(what: str) -> Callable[[int, int], None]:

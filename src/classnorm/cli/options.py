@@ -5,21 +5,27 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
 from classnorm.data import AttributesKey, ZeroShotDataset, load
 from classnorm.errors import unknown_name
 
-if TYPE_CHECKING:  # PyTorch is slow to import, and not every command needs it
-    from classnorm.methods import MethodConfig
-
-__all__ = ["DataOptions", "MethodCommand", "OutputOptions", "given", "parse", "parse_for_method", "settings_type"]
+__all__ = [
+    "DataOptions",
+    "MethodCommand",
+    "OutputOptions",
+    "given",
+    "parse",
+    "parse_for_method",
+    "parse_with_settings",
+    "settings_type",
+]
 
 Command = TypeVar("Command")
 
@@ -69,40 +75,50 @@ class MethodCommand:
     """What was given of the method's config; the rest is the recipe's to say."""
 
 
-TrainingCommand = TypeVar("TrainingCommand", bound=MethodCommand)
-
-
-def parse_for_method(command: type[TrainingCommand], arguments: Sequence[str], program: str) -> TrainingCommand:
+def parse_for_method(command: type[Command], arguments: Sequence[str], program: str) -> Command:
     """The command with its flags filled in, among them those of the method that the arguments name."""
     from classnorm.methods import METHODS
 
-    method = _named_method(arguments, MethodCommand.method)
-    if method not in METHODS:
-        raise unknown_name("method", method, METHODS)
-    config = METHODS[method].config
-    help_text = f"Which method: {', '.join(METHODS)}. Each has settings of its own: {program} --method NAME --help."
+    configs = {name: method.config for name, method in METHODS.items()}
+    return parse_with_settings(command, arguments, program, "method", MethodCommand.method, configs)
+
+
+def parse_with_settings(
+    command: type[Command],
+    arguments: Sequence[str],
+    program: str,
+    flag: str,
+    default: str,
+    configs: Mapping[str, type[Any]],
+) -> Command:
+    """The command with its flags filled in; `--flag NAME` decides whose settings are among them."""
+    chosen = _named(arguments, flag, default)
+    if chosen not in configs:
+        raise unknown_name(flag, chosen, configs)
+    names = ", ".join(configs)
+    help_text = f"Which {flag}: {names}. Each has settings of its own: {program} --{flag} NAME --help."
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
-        ("method", Annotated[str, tyro.conf.arg(metavar="NAME", help=help_text)], dataclasses.field(default=method)),
-        ("settings", settings_type(config)),
+        (flag, Annotated[str, tyro.conf.arg(metavar="NAME", help=help_text)], dataclasses.field(default=chosen)),
+        ("settings", settings_type(configs[chosen])),
     ]
     typed = dataclasses.make_dataclass(
         command.__name__, fields, bases=(command,), namespace={"__doc__": command.__doc__}, frozen=True, kw_only=True
     )
-    return parse(typed, _with_truth_values(arguments, config), program)
+    return parse(typed, _with_truth_values(arguments, configs[chosen]), program)
 
 
-def _named_method(arguments: Sequence[str], default: str) -> str:
-    """The value of the last `--method`, looked up before the flags can be known."""
+def _named(arguments: Sequence[str], flag: str, default: str) -> str:
+    """The value of the last `--flag`, looked up before the other flags can be known."""
     found = default
     for argument, following in zip(arguments, [*arguments[1:], default], strict=True):
-        if argument == "--method":
+        if argument == f"--{flag}":
             found = following
-        elif argument.startswith("--method="):
-            found = argument.removeprefix("--method=")
+        elif argument.startswith(f"--{flag}="):
+            found = argument.removeprefix(f"--{flag}=")
     return found
 
 
-def _with_truth_values(arguments: Sequence[str], config: type[MethodConfig]) -> list[str]:
+def _with_truth_values(arguments: Sequence[str], config: type[Any]) -> list[str]:
     """`--flag` and `--no-flag` of a setting that is true or false, spelt out as `--flag True` and `--flag False`."""
     hints = typing.get_type_hints(config)
     flags = {f"--{name.replace('_', '-')}" for name, hint in hints.items() if hint is bool}
@@ -117,7 +133,7 @@ def _with_truth_values(arguments: Sequence[str], config: type[MethodConfig]) -> 
     return spelt
 
 
-def settings_type(config: type[MethodConfig]) -> Any:
+def settings_type(config: type[Any]) -> Any:
     """The config with every field optional: what is not given on the command line is the recipe's to say."""
     hints = typing.get_type_hints(config)
     fields = [(field.name, _optional(hints[field.name]), None) for field in dataclasses.fields(config)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +51,8 @@ class Reproduce:
     four benchmarks and glyphs-light)."""
     features: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = None
     """Feature file of the GBU folders (default: res101, or the one that is there)."""
+    image_split: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
+    """CUB's train_test_split.txt (images.txt beside it), for the continual part; without it a stratified split."""
     seeds: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
     """Seeds of every row (default 3; 2 with --quick)."""
     epochs: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
@@ -113,7 +116,8 @@ class Reproduce:
                 notice(column.missing, self.output.quiet)
         if all(column.missing for column in columns):
             raise ConfigError("none of the datasets is at hand; add glyphs-light to --data, which needs no file")
-        return Workshop(columns, effort, self.engine, self.out, lambda what: batch_progress(what, self.output.quiet))
+        show = partial(batch_progress, quiet=self.output.quiet)
+        return Workshop(columns, effort, self.engine, self.out, show, self.image_split)
 
     def _everything(self) -> list[Artifact]:
         """All that was made in the folder, now or before."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import unicodedata
 from collections import Counter
@@ -20,13 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import PIL
-import platformdirs
 from PIL import Image, ImageDraw, ImageFont
 from PIL import features as pillow_features
 
 from classnorm.data.dataset import IntArray, ZeroShotDataset
 from classnorm.errors import DataError, unknown_name
-from classnorm.files import replacing, write_json
+from classnorm.files import cache_folder, replacing, write_json
 
 __all__ = ["PRESETS", "VERSION", "Preset", "attribute_names", "attributes", "character", "load"]
 
@@ -91,8 +89,7 @@ def load(preset: str = "full") -> ZeroShotDataset:
     """
     if preset not in PRESETS:
         raise unknown_name("preset of glyphs", preset, PRESETS)
-    cache = Path(os.environ.get("CLASSNORM_CACHE") or platformdirs.user_cache_dir("classnorm"))
-    folder = cache / f"glyphs-v{VERSION}-{preset}"
+    folder = cache_folder() / f"glyphs-v{VERSION}-{preset}"
     if not _intact(folder):
         _write(folder, PRESETS[preset])
     return _read(folder, PRESETS[preset].name)

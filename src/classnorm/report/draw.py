@@ -26,6 +26,13 @@ _MODELS = {
     "H": "0.15",
     "U": _RED,
     "S": _SKY,
+    "EWC-online": _BLUE,
+    "MAS-online": _ORANGE,
+    "A-GEM": _GREEN,
+    "Sequential": _PINK,
+    "Multi-task": "0.15",
+    "Replay": _SKY,
+    "LwF": _RED,
 }
 _DASHES: dict[str, Any] = {
     "": "-",
@@ -35,6 +42,8 @@ _DASHES: dict[str, Any] = {
     "−NS −AN": (0, (1, 1)),
     "test": "-",
     "validation": (0, (4, 1.5)),
+    "+ CN": "-",
+    "plain": (0, (4, 1.5)),
 }
 _BOX = "#C9DCEB"
 

@@ -37,8 +37,9 @@ class Effort:
     variance_iterations: int = 300
     smoothness_iterations: int = 2500
     smoothness_every: int = 25
-    smoothness_width: int = 1024
+    smoothness_width: int = 512
     search_trials: int = 8
+    stream_epochs: int = 5
 
 
 QUICK = Effort(
@@ -49,6 +50,7 @@ QUICK = Effort(
     smoothness_every=10,
     smoothness_width=128,
     search_trials=2,
+    stream_epochs=1,
     shorten=10,
 )
 
@@ -63,6 +65,8 @@ class Workshop:
     folder: Path
     progress: Callable[[str], Any]
     """A context manager that shows the progress of a batch."""
+    image_split: Path | None = None
+    """Official training and test images of CUB, for its class stream."""
 
     @property
     def at_hand(self) -> list[Column]:

@@ -1,0 +1,220 @@
+"""`classnorm continual`: learn a stream of classes, task by task."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+
+from classnorm.cli.console import batch_progress, notice, print_json, print_table, stream_progress
+from classnorm.cli.options import DataOptions, OutputOptions, given, parse_with_settings
+from classnorm.continual import STRATEGIES, TaskStream, configure, read_image_split
+from classnorm.data import ZeroShotDataset
+from classnorm.errors import ConfigError
+from classnorm.experiments.continual import (
+    SCORES,
+    ContinualExperiment,
+    ImageMode,
+    Selection,
+    default_grid,
+    run_continual,
+    validated,
+)
+from classnorm.experiments.engine import Engine
+from classnorm.experiments.reproduce.artifact import Table
+from classnorm.experiments.run import dataset_record
+from classnorm.report.tables import rich_table
+from classnorm.training import Device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continual:
+    """Learn the classes of a dataset task by task; after each, all classes compete, those to come as well.
+
+    Every row takes part: the dataset's own image split (or --image-split, or a stratified one by seed) says which rows
+    are for training and which for testing. With --validation-tasks 3 the first three tasks choose the settings that are
+    not given, a fresh model learns the others, and only those count. An interrupted run goes on with --resume.
+
+    Examples:
+      classnorm continual glyphs-light --tasks 5 --strategy agem
+      classnorm continual xlsa17/data/CUB --image-split CUB_200_2011/train_test_split.txt --validation-tasks 3 --seeds 3
+      classnorm continual mine.npz --tasks 20,10,10 --no-class-norm --lr 0.1
+      classnorm continual glyphs-light --tasks 4 --encoder convnet-gray --size 32
+    """
+
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = "glyphs-light"
+    """Dataset, as for train."""
+    tasks: Annotated[str | None, tyro.conf.arg(metavar="N|SIZES", help_behavior_hint="")] = None
+    """Number of tasks, or their sizes: 47,47,48 (default: 10 for CUB, 15 for SUN, else 10)."""
+    image_split: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
+    """Official training and test images: CUB's train_test_split.txt (images.txt beside it), or a CSV with the columns
+    path and is_train; joined by the dataset's image files."""
+    encoder: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = None
+    """Learn from images with this encoder, trained along: efficientnet-lite0, resnet18, hf:FOLDER, convnet or, for gray
+    images, convnet-gray (default: learn from features)."""
+    size: Annotated[int | None, tyro.conf.arg(metavar="PX", help_behavior_hint="")] = None
+    """Side of the images that the encoder sees (default: what it was made for)."""
+    images: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """Where the dataset's image files lie."""
+    validation_tasks: int = 0
+    """Tasks that only choose settings; 0 chooses none and reports all tasks."""
+    select: Selection = "mAUC"
+    """The score by which validation tasks choose."""
+    seed: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
+    """One run with this seed (default 0): it orders the classes and draws the weights."""
+    seeds: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
+    """N runs with seeds 0 … N−1."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """Folder for the runs (default: runs/DATASET/continual-STRATEGY-cn or -plain)."""
+    device: Device = "auto"
+    """auto is CUDA where there is one, then MPS, then the CPU."""
+    resume: bool = False
+    """Continue interrupted runs after their last finished task, and keep finished ones."""
+    strategy: str = "sequential"
+    settings: Any
+    engine: Annotated[Engine, tyro.conf.arg(name="")]
+    source: Annotated[DataOptions, tyro.conf.arg(name="")]
+    output: Annotated[OutputOptions, tyro.conf.arg(name="")]
+
+    def run(self, command: str) -> None:
+        seeds = self._seeds()
+        dataset = self.source.load(self.data)
+        if self.image_split is not None:
+            split = read_image_split(self.image_split, dataset.image_files)
+            dataset = dataclasses.replace(dataset, is_train=split)
+        for text in dataset.notices:
+            notice(text, self.output.quiet)
+        experiments = [self._experiment(dataset, seed) for seed in seeds]
+        kind = "cn" if experiments[0].config.class_norm else "plain"
+        out = self.out or Path("runs") / dataset.name / f"continual-{self.strategy}-{kind}"
+        if self.validation_tasks:
+            experiments = self._validated(experiments, out)
+        documents = []
+        for experiment in experiments:
+            with stream_progress(f"seed {experiment.seed}", self.output.quiet) as progress:
+                folder = out / f"seed-{experiment.seed}"
+                document = run_continual(
+                    experiment,
+                    folder,
+                    device=self.device,
+                    resume=self.resume,
+                    progress=progress,
+                    command=command,
+                )
+                documents.append(document | {"folder": str(folder)})
+        if self.output.json:
+            print_json(self._document(dataset, documents))
+        else:
+            self._print(dataset, documents, out)
+
+    def _experiment(self, dataset: ZeroShotDataset, seed: int) -> ContinualExperiment:
+        tasks = _tasks(self.tasks)
+        stream = TaskStream.make(dataset, tasks, seed)
+        config = configure(stream, self.strategy, **given(self.settings))
+        mode = ImageMode(self.encoder, self.size, self.images) if self.encoder else None
+        return ContinualExperiment(dataset, self.strategy, config, seed, tasks, images=mode)
+
+    def _validated(self, experiments: Sequence[ContinualExperiment], out: Path) -> list[ContinualExperiment]:
+        fixed = given(self.settings)
+        grid = {k: v for k, v in default_grid(self.strategy).items() if k not in fixed}
+        if not grid:
+            raise ConfigError("--validation-tasks has nothing to choose: all settings that it varies are given")
+        with batch_progress("validation sequence", self.output.quiet) as progress:
+            return validated(
+                experiments,
+                out / "validation",
+                self.engine,
+                score=self.select,
+                validation_tasks=self.validation_tasks,
+                grid=grid,
+                progress=progress,
+            )
+
+    def _seeds(self) -> list[int]:
+        if self.seed is not None and self.seeds is not None:
+            raise ConfigError("--seed and --seeds exclude each other: one run with a given seed, or seeds 0 … N−1")
+        if self.seeds is not None and self.seeds < 1:
+            raise ConfigError(f"--seeds is {self.seeds}; it must be at least 1")
+        return list(range(self.seeds)) if self.seeds is not None else [self.seed or 0]
+
+    def _document(self, dataset: ZeroShotDataset, documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        keys = ("seed", "scores", "per_task", "matrix", "config", "stream", "train_seconds", "folder")
+        steps = range(len(documents[0]["per_task"]))
+        names = documents[0]["per_task"][0]
+        mean = {name: _mean([d["scores"][name] for d in documents]) for name in SCORES}
+        return {
+            "dataset": dataset_record(dataset),
+            "strategy": self.strategy,
+            "average": "class",
+            "runs": [{key: document[key] for key in keys} for document in documents],
+            "mean": mean,
+            "std": {name: _std([d["scores"][name] for d in documents]) for name in SCORES},
+            "scores": mean,
+            "per_task": [{name: _mean([d["per_task"][t][name] for d in documents]) for name in names} for t in steps],
+        }
+
+    def _print(self, dataset: ZeroShotDataset, documents: Sequence[Mapping[str, Any]], out: Path) -> None:
+        rows = [[f"seed {d['seed']}", *(_text(name, d["scores"][name]) for name in SCORES)] for d in documents]
+        if len(documents) > 1:
+            rows.append(["mean", *(_text(name, _mean([d["scores"][name] for d in documents])) for name in SCORES)])
+            rows.append(["std", *(_text(name, _std([d["scores"][name] for d in documents])) for name in SCORES)])
+        kind = "with" if documents[0]["config"]["class_norm"] else "without"
+        title = f"{dataset.name}: {self.strategy}, {kind} class normalization; percent, forgetting a fraction"
+        print_table(rich_table(Table.of(title, ["run", *SCORES], rows)))
+        names = ("seen", "unseen", "harmonic", "ausuc", "joint", "forgetting")
+        document = documents[0]
+        steps = [
+            [f"after task {t}", *(_text(name, step[name]) for name in names)]
+            for t, step in enumerate(document["per_task"], start=1)
+        ]
+        print_table(
+            rich_table(
+                Table.of(
+                    f"step by step, seed {document['seed']}", ["", "S", "U", "H", "AUSUC", "joint", "forgetting"], steps
+                )
+            )
+        )
+        if self.validation_tasks:
+            grid = default_grid(self.strategy)
+            chosen = "; ".join(", ".join(f"{n} {d['config'][n]:g}" for n in grid) for d in documents)
+            print(f"chosen by {self.select} on the first {self.validation_tasks} tasks: {chosen}")
+        print(f"runs: {out}")
+
+
+def _tasks(text: str | None) -> int | tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        sizes = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(f"--tasks {text!r} is not understood; give a number, or sizes like 47,47,48") from None
+    return sizes if len(sizes) > 1 else sizes[0]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(float(np.mean(known)), 4) if known else None
+
+
+def _std(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return (round(float(np.std(known, ddof=1)), 4) if len(known) > 1 else 0.0) if known else None
+
+
+def _text(name: str, value: float | None) -> str:
+    if value is None or math.isnan(value):
+        return "–"
+    return f"{value:.2f}" if name == "forgetting" else f"{value:.1f}"
+
+
+def main(arguments: Sequence[str], program: str) -> None:
+    configs = {name: strategy.Config for name, strategy in STRATEGIES.items()}
+    command = parse_with_settings(Continual, arguments, program, "strategy", "sequential", configs)
+    command.run(shlex.join([*program.split(), *arguments]))

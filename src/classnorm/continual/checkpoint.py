@@ -1,0 +1,74 @@
+"""The folder of a run: what a killed one needs to go on to bit-identical logits. Safetensors and npy, never pickle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from classnorm.errors import ConfigError, ModelError
+from classnorm.files import replacing
+
+__all__ = ["Record", "load_record", "save_record"]
+
+
+@dataclass
+class Record:
+    """How far a run has come."""
+
+    history: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    """[n_test, n_classes] before the first task and after each."""
+    losses: list[list[float]] = field(default_factory=list)
+    """Mean loss of each epoch, task by task."""
+    seconds: float = 0.0
+    """Spent on learning."""
+
+
+def save_record(folder: Path, key: str, record: Record, tensors: Mapping[str, Tensor]) -> None:
+    """Write the newest logits, then the state that says that they count. `key` says which run they belong to."""
+    step = len(record.history) - 1
+    with replacing(_logits(folder, step)) as temporary:
+        if step == 0:  # the state of another run must not outlive its logits
+            _state(folder).unlink(missing_ok=True)
+        np.save(temporary, record.history[step])
+    metadata = {"key": key, "losses": json.dumps(record.losses), "seconds": str(record.seconds)}
+    with replacing(_state(folder)) as temporary:
+        temporary.write_bytes(save({name: value.cpu().contiguous() for name, value in tensors.items()}, metadata))
+
+
+def load_record(folder: Path, key: str, device: torch.device) -> tuple[Record, dict[str, Tensor]] | None:
+    """What `save_record` wrote last; None where it has not written yet."""
+    path = _state(folder)
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name).to(device) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        losses = json.loads(metadata["losses"])
+        history = [np.load(_logits(folder, step)) for step in range(len(losses) + 1)]
+        record = Record(history, losses, float(metadata["seconds"]))
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise ModelError(f"{folder}: not a readable run; delete it to start afresh") from error
+    if metadata.get("key") != key:
+        raise ConfigError(
+            f"{folder}: holds a run with another stream, strategy, setting or seed; "
+            "repeat its settings, choose another --out, or leave out --resume"
+        )
+    return record, tensors
+
+
+def _state(folder: Path) -> Path:
+    return folder / "state.safetensors"
+
+
+def _logits(folder: Path, step: int) -> Path:
+    return folder / f"logits-{step:02d}.npy"

@@ -1,0 +1,77 @@
+"""What every strategy can be set to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from classnorm.errors import ConfigError
+from classnorm.nn import Distribution
+from classnorm.training import TrainingConfig
+
+__all__ = ["ContinualConfig"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinualConfig:
+    """The learner and its training on each task."""
+
+    class_norm: bool = True
+    """Class standardization before the embedder's last layer, and proper variance for that layer; without it both
+    layers start with Kaiming's variance."""
+    hidden: int = 256
+    """Width of the embedder's hidden layer."""
+    gamma: float = 5.0
+    """Scale γ of normalize+scale (logits are γ²·cos)."""
+    final_relu: bool = True
+    """ReLU on the prototypes: right for non-negative features, wrong for features of either sign."""
+    init_distribution: Distribution = "uniform"
+    """Draw initial weights from a uniform or a normal distribution."""
+    lr: float = 1e-3
+    """Learning rate of the embedder."""
+    momentum: float = 0.9
+    """Momentum of SGD, for the embedder."""
+    encoder_lr: float = 5e-3
+    """Learning rate of an encoder that is trained along."""
+    encoder_momentum: float = 0.0
+    """Momentum of SGD, for the encoder."""
+    batch_size: int = 32
+    """Rows of the task per step."""
+    epochs: int = 5
+    """Passes over the training rows of each task."""
+    lr_decay: float = 0.9
+    """Factor of the learning rates after each task."""
+    grad_clip: float = 100.0
+    """Largest norm of the gradient of all weights; 0 does not clip."""
+
+    def training(self, task: int = 0) -> TrainingConfig:
+        """How a task (counted from 0) is trained."""
+        return TrainingConfig(
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            optimizer="sgd",
+            lr=self.lr * self.lr_decay**task,
+            weight_decay=0.0,
+            momentum=self.momentum,
+            schedule="constant",
+            grad_clip=self.grad_clip,
+        )
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for a value that cannot work."""
+        self.training().check()
+        self.at_least(1, "hidden")
+        self.at_least(0.0, "encoder_lr", "encoder_momentum")
+        for name in ("gamma", "lr_decay"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be positive")
+
+    def at_least(self, low: float, *names: str) -> None:
+        """Raise a `ConfigError` for a field below `low`."""
+        for name in names:
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= low):
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least {low:g}")
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)

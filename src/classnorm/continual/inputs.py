@@ -1,0 +1,41 @@
+"""What a learner is shown of a row: its features, or something an encoder makes features of."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from classnorm.data import ZeroShotDataset
+
+__all__ = ["FeatureInputs", "Inputs"]
+
+
+class Inputs(Protocol):
+    """The inputs of every row of a dataset."""
+
+    def __len__(self) -> int:
+        """Rows of the dataset."""
+
+    def batch(self, rows: Tensor) -> Tensor:
+        """The inputs of some rows, on the learner's device: [b] → [b, …]. The same rows give the same inputs."""
+
+
+class FeatureInputs:
+    """The dataset's features, whole on the device."""
+
+    def __init__(self, features: Tensor) -> None:
+        self.features = features  # [n_rows, d_z]
+
+    @classmethod
+    def of(cls, dataset: ZeroShotDataset, device: torch.device) -> Self:
+        features = torch.from_numpy(np.array(dataset.features, dtype=np.float32))  # a copy: it may be mapped read-only
+        return cls(features.to(device))
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def batch(self, rows: Tensor) -> Tensor:
+        return self.features.index_select(0, rows)

@@ -1,0 +1,60 @@
+"""`Learner`: an encoder, an attribute embedder and scaled cosine logits."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from classnorm.continual.config import ContinualConfig
+from classnorm.methods.episode import prototypes_of
+from classnorm.nn import AttributeEmbedder, cosine_logits
+
+__all__ = ["Learner"]
+
+
+class Learner(nn.Module):
+    """What a strategy trains: descriptors → prototypes, inputs → features, and their logits γ²·cos.
+
+    Args:
+        d_a: descriptor dimension.
+        d_z: feature dimension.
+        encoder: what makes features [b, d_z] of inputs; None for inputs that are features.
+    """
+
+    def __init__(self, config: ContinualConfig, d_a: int, d_z: int, seed: int, encoder: nn.Module | None = None):
+        super().__init__()
+        self.encoder = nn.Identity() if encoder is None else encoder
+        self.gamma = config.gamma
+        self.embedder = AttributeEmbedder(
+            d_a,
+            d_z,
+            layers=2,
+            hidden=config.hidden,
+            normalization="class" if config.class_norm else "none",
+            final_relu=config.final_relu,
+            init="proper" if config.class_norm else "kaiming_fan_in",
+            hidden_init="kaiming_fan_in",
+            init_distribution=config.init_distribution,
+            seed=seed,
+        )
+
+    def prototypes(self, descriptors: Tensor, classes: Tensor | None = None) -> Tensor:
+        """[n_classes, d_a] → [n_classes, d_z], or of some of the classes: all take part in the standardization."""
+        if classes is None:
+            prototypes: Tensor = self.embedder(descriptors)
+            return prototypes
+        return prototypes_of(self.embedder, descriptors, classes)
+
+    def logits(self, inputs: Tensor, prototypes: Tensor) -> Tensor:
+        """[b, …], [n_classes, d_z] → [b, n_classes]."""
+        return cosine_logits(self.encoder(inputs), prototypes, self.gamma)
+
+    def train(self, mode: bool = True) -> Self:
+        """Batch statistics of a few classes' images would drift from task to task: the encoder keeps those it has."""
+        super().train(mode)
+        for module in self.encoder.modules():
+            if isinstance(module, _BatchNorm):
+                module.eval()
+        return self

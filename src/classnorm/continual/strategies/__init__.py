@@ -1,0 +1,32 @@
+"""Strategies against forgetting: one file each, all with the same hooks."""
+
+from classnorm.continual.strategies.agem import AGEM, AGEMConfig
+from classnorm.continual.strategies.ewc import EWC, EWCConfig
+from classnorm.continual.strategies.lwf import LwF, LwFConfig
+from classnorm.continual.strategies.mas import MAS, MASConfig
+from classnorm.continual.strategies.memory import MemoryConfig
+from classnorm.continual.strategies.multitask import Multitask
+from classnorm.continual.strategies.replay import Replay
+from classnorm.continual.strategies.sequential import Sequential
+from classnorm.continual.strategies.strategy import Problem, Strategy
+
+__all__ = [
+    "STRATEGIES",
+    "AGEMConfig",
+    "EWCConfig",
+    "LwFConfig",
+    "MASConfig",
+    "MemoryConfig",
+    "Problem",
+    "Strategy",
+]
+
+STRATEGIES: dict[str, type[Strategy]] = {
+    "sequential": Sequential,
+    "multitask": Multitask,
+    "ewc": EWC,
+    "mas": MAS,
+    "agem": AGEM,
+    "replay": Replay,
+    "lwf": LwF,
+}

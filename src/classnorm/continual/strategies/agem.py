@@ -1,0 +1,53 @@
+"""A-GEM: a step never raises, to first order, the loss on a memory of earlier tasks.
+
+Chaudhry et al.: Efficient Lifelong Learning with A-GEM, ICLR 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from classnorm.continual.strategies.memory import MemoryConfig, MemoryStrategy
+
+__all__ = ["AGEM", "AGEMConfig", "project_"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AGEMConfig(MemoryConfig):
+    """As in the authors' release."""
+
+    memory_batch: int = 128
+    """Remembered rows whose gradient is the reference of a step."""
+
+
+class AGEM(MemoryStrategy):
+    """The reference loss is over all classes of earlier tasks."""
+
+    Config = AGEMConfig
+
+    def after_backward(self, task: int) -> None:
+        if task == 0:
+            return
+        parameters = [p for p in self.parameters.values() if p.grad is not None]
+        loss = self.cross_entropy(task, self.remembered(), self.seen(task - 1))
+        reference = torch.autograd.grad(loss, parameters, materialize_grads=True)
+        project_([p.grad for p in parameters if p.grad is not None], reference)
+
+
+@torch.no_grad()
+def project_(gradients: Sequence[Tensor], reference: Sequence[Tensor]) -> None:
+    r"""In place, :math:`g \leftarrow g - \frac{\min(g^\top r, 0)}{r^\top r} r`: no part of it points against r."""
+    dot = sum_of_products(gradients, reference)
+    square = sum_of_products(reference, reference)
+    factor = dot.clamp(max=0.0) / square.clamp(min=torch.finfo(square.dtype).tiny)
+    for gradient, part in zip(gradients, reference, strict=True):
+        gradient.addcmul_(part, factor, value=-1.0)
+
+
+def sum_of_products(one: Sequence[Tensor], other: Sequence[Tensor]) -> Tensor:
+    """The dot product of two vectors that come in pieces."""
+    return torch.stack([torch.dot(a.flatten(), b.flatten()) for a, b in zip(one, other, strict=True)]).sum()

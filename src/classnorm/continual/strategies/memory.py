@@ -1,0 +1,57 @@
+"""A memory of a few training rows of every class: what A-GEM and experience replay share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from classnorm.continual.config import ContinualConfig
+from classnorm.continual.strategies.strategy import Problem, Strategy
+
+__all__ = ["MemoryConfig", "MemoryStrategy"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryConfig(ContinualConfig):
+    """Size of the memory and what is drawn from it."""
+
+    memory_per_class: int = 10
+    """Training rows of each class that are remembered."""
+    memory_batch: int = 32
+    """Remembered rows per step."""
+
+    def check(self) -> None:
+        super().check()
+        self.at_least(1, "memory_per_class", "memory_batch")
+
+
+class MemoryStrategy(Strategy):
+    """Remembers some rows of every task; what is kept is row numbers."""
+
+    config: MemoryConfig
+
+    def __init__(self, problem: Problem, config: MemoryConfig) -> None:
+        super().__init__(problem, config)
+        self.memory = problem.rows[0][:0]
+
+    def remembered(self) -> Tensor:
+        """A random batch of the memory, or all of it where it is smaller."""
+        return self.shuffled(self.memory)[: self.config.memory_batch]
+
+    def after_task(self, task: int) -> None:
+        rows = self.shuffled(self.problem.rows[task])
+        labels = self.problem.labels[rows]
+        rows = rows[labels.argsort(stable=True)]
+        count = torch.bincount(labels)
+        first = (count.cumsum(0) - count).repeat_interleave(count)  # where the class of each row begins
+        rank = torch.arange(len(rows), device=rows.device) - first
+        self.memory = torch.cat([self.memory, rows[rank < self.config.memory_per_class]])
+
+    def state(self) -> dict[str, Tensor]:
+        return {"memory": self.memory}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        self.memory = state["memory"]

@@ -1,0 +1,26 @@
+"""Experience replay: every step also learns from a batch of remembered rows.
+
+Chaudhry et al.: On Tiny Episodic Memories in Continual Learning, 2019.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from classnorm.continual.strategies.memory import MemoryConfig, MemoryStrategy
+
+__all__ = ["Replay"]
+
+
+class Replay(MemoryStrategy):
+    """The batch and what is remembered are one batch, with a softmax over all classes seen so far: the memory is what
+    allows to tell classes of different tasks apart."""
+
+    Config = MemoryConfig
+
+    def classes(self, task: int) -> range:
+        return self.seen(task)
+
+    def loss(self, task: int, rows: Tensor) -> Tensor:
+        return super().loss(task, torch.cat([rows, self.remembered()]) if len(self.memory) else rows)

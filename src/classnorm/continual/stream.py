@@ -1,0 +1,273 @@
+"""`TaskStream`: the classes of a dataset dealt to tasks that arrive one after another."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from classnorm.data import ZeroShotDataset, recognise
+from classnorm.data.dataset import IntArray
+from classnorm.errors import ConfigError, DataError
+
+__all__ = ["TaskStream", "read_image_split"]
+
+_PRESETS = {"CUB": 10, "SUN": 15}  # 10 × 20 classes; 3 × 47, then 12 × 48
+_DEFAULT_TASKS = 10
+_SMALLEST = 2  # classes of a task: one alone leaves nothing to tell apart
+
+
+@dataclass(frozen=True, eq=False)
+class TaskStream:
+    """A sequence of tasks, each with classes of its own. Make one with `make`, which checks it.
+
+    All rows of the dataset take part; at step t the classes of the first t tasks are seen. Rows are row numbers of the
+    dataset, in a part of a stream too, so what gives the inputs of a row serves them all.
+    """
+
+    dataset: ZeroShotDataset
+    tasks: tuple[IntArray, ...]
+    """Labels of each task's classes, ascending."""
+    train_rows: IntArray
+    test_rows: IntArray
+    split: Literal["official", "stratified"]
+    """Where the split into training and test rows comes from."""
+    seed: int
+    classes: IntArray
+    """[n_classes] of the label space: the dataset's index of each."""
+
+    @classmethod
+    def make(
+        cls,
+        dataset: ZeroShotDataset,
+        tasks: int | Sequence[int] | None = None,
+        seed: int = 0,
+        is_train: npt.ArrayLike | None = None,
+        test_share: float = 0.5,
+    ) -> Self:
+        """Shuffle the classes into tasks.
+
+        Args:
+            tasks: how many, of sizes as equal as can be (smaller ones first), or the size of each. None is the
+                benchmark's own number for CUB (10) and SUN (15), else 10, or fewer for few classes.
+            seed: of the order of classes and of a stratified split.
+            is_train: [n_rows], the official split into training and test images; None takes the dataset's own, and
+                where that has none, a split stratified by class.
+            test_share: share of a class's rows that a stratified split gives to the test part; both parts get at least
+                one row of every class that has two.
+
+        >>> from classnorm.data import synthetic, SyntheticConfig
+        >>> stream = TaskStream.make(synthetic(SyntheticConfig(classes=11, unseen=2, rows=110)), tasks=3)
+        >>> [len(task) for task in stream.tasks], len(stream.train_rows), len(stream.test_rows)
+        ([3, 4, 4], 55, 55)
+        """
+        if seed < 0:
+            raise ConfigError(f"seed is {seed}; it must be at least 0")
+        sizes = _sizes(dataset, tasks)
+        order = np.random.default_rng([seed, 0]).permutation(dataset.n_classes)
+        official = is_train if is_train is not None else dataset.is_train
+        mask = _stratified(dataset, seed, test_share) if official is None else np.asarray(official, dtype=bool)
+        if mask.shape != (dataset.n_rows,):
+            raise DataError(f"{dataset.name}: is_train has shape {mask.shape} for {dataset.n_rows} rows; give one each")
+        stream = cls(
+            dataset=dataset,
+            tasks=tuple(np.sort(part) for part in np.split(order, np.cumsum(sizes)[:-1])),
+            train_rows=np.flatnonzero(mask),
+            test_rows=np.flatnonzero(~mask),
+            split="stratified" if official is None else "official",
+            seed=seed,
+            classes=np.arange(dataset.n_classes),
+        )
+        stream._check()
+        return stream
+
+    def _check(self) -> None:
+        name, labels = self.dataset.name, self.labels
+        untaught = np.setdiff1d(labels[self.test_rows], labels[self.train_rows])
+        if len(untaught):
+            raise DataError(
+                f"{name}: class {self.class_names[untaught[0]]!r} has test rows but no training row; "
+                "correct is_train, or leave the class out"
+            )
+        for t in range(self.n_tasks):
+            for part, rows in (("training", self.train(t)), ("test", self.test(t))):
+                if not len(rows):
+                    raise DataError(f"{name}: task {t + 1} has no {part} rows; use fewer tasks or correct is_train")
+
+    @property
+    def n_tasks(self) -> int:
+        return len(self.tasks)
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return tuple(self.dataset.class_names[c] for c in self.classes)
+
+    @property
+    def descriptors(self) -> npt.NDArray[np.float32]:
+        """[n_classes, d_a] of the label space."""
+        return self.dataset.descriptors[self.classes]
+
+    @cached_property
+    def labels(self) -> IntArray:
+        """[n_rows of the dataset]; −1 for rows of classes that are not in the stream."""
+        label = np.full(self.dataset.n_classes, -1)
+        label[self.classes] = np.arange(self.n_classes)
+        result: IntArray = label[self.dataset.labels]
+        return result
+
+    @property
+    def test_labels(self) -> IntArray:
+        """[n_test], in the order of `test_rows`."""
+        return self.labels[self.test_rows]
+
+    def train(self, task: int) -> IntArray:
+        """Training rows of a task (counted from 0)."""
+        return self.train_rows[np.isin(self.labels[self.train_rows], self.tasks[task])]
+
+    def test(self, task: int) -> IntArray:
+        """Test rows of a task."""
+        return self.test_rows[np.isin(self.test_labels, self.tasks[task])]
+
+    def tensors(self, task: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """A task as plain tensors, for other libraries: train_x, train_y, test_x, test_y in the joint label space."""
+        x, y = [], []
+        for rows in (self.train(task), self.test(task)):
+            x.append(torch.from_numpy(self.dataset.features[rows].astype(np.float32)))
+            y.append(torch.from_numpy(self.labels[rows]))
+        return x[0], y[0], x[1], y[1]
+
+    def part(self, start: int, stop: int | None = None) -> Self:
+        """The tasks from `start` up to `stop` as a stream of their own, in whose label space no other class competes.
+
+        `part(0, 3)` chooses hyperparameters and `part(3)` is what is reported.
+        """
+        stop = self.n_tasks if stop is None else stop
+        if not 0 <= start < stop <= self.n_tasks:
+            raise ConfigError(f"a stream of {self.n_tasks} tasks has no part from {start} to {stop}")
+        members = np.sort(np.concatenate(self.tasks[start:stop]))
+        return replace(
+            self,
+            tasks=tuple(np.searchsorted(members, task) for task in self.tasks[start:stop]),
+            train_rows=self.train_rows[np.isin(self.labels[self.train_rows], members)],
+            test_rows=self.test_rows[np.isin(self.test_labels, members)],
+            classes=self.classes[members],
+        )
+
+    @cached_property
+    def checksum(self) -> str:
+        """SHA-256 of tasks and rows: two runs with the same one learnt and were tested on the same."""
+        digest = hashlib.sha256()
+        for part in (*(self.classes[task] for task in self.tasks), self.train_rows, self.test_rows):
+            digest.update(part.astype("<i8").tobytes() + b"|")
+        return digest.hexdigest()
+
+
+def _sizes(dataset: ZeroShotDataset, tasks: int | Sequence[int] | None) -> list[int]:
+    """How many classes each task has."""
+    k, most = dataset.n_classes, dataset.n_classes // _SMALLEST
+    if tasks is None:
+        preset = _PRESETS.get(recognise(dataset.class_names, dataset.n_rows) or "", _DEFAULT_TASKS)
+        tasks = max(1, min(preset, most))
+    if isinstance(tasks, int):
+        if not 1 <= tasks <= most:
+            raise ConfigError(
+                f"{dataset.name}: {k} classes cannot make {tasks} tasks of at least {_SMALLEST} classes; "
+                f"ask for 1 to {most}"
+            )
+        larger = k % tasks
+        return [k // tasks] * (tasks - larger) + [k // tasks + 1] * larger
+    sizes = list(tasks)
+    if sum(sizes) != k or min(sizes, default=0) < _SMALLEST:
+        raise ConfigError(
+            f"{dataset.name}: task sizes {', '.join(map(str, sizes))} must be at least {_SMALLEST} each "
+            f"and add up to the {k} classes, not {sum(sizes)}"
+        )
+    return sizes
+
+
+def _stratified(dataset: ZeroShotDataset, seed: int, test_share: float) -> npt.NDArray[np.bool_]:
+    """[n_rows], true for training rows; of each class a random share is tested on."""
+    if not 0 < test_share < 1:
+        raise ConfigError(f"test_share is {test_share}; it must lie between 0 and 1")
+    count = np.bincount(dataset.labels, minlength=dataset.n_classes)
+    n_test = np.clip(np.rint(count * test_share).astype(np.int64), 1, np.maximum(count - 1, 0))
+    n_test[count < 2] = 0  # a single row can only be learnt from
+    shuffled = np.random.default_rng([seed, 1]).permutation(dataset.n_rows)
+    by_class = shuffled[np.argsort(dataset.labels[shuffled], kind="stable")]
+    rank = np.empty(dataset.n_rows, dtype=np.int64)  # of each row within its class, at random
+    rank[by_class] = np.arange(dataset.n_rows) - np.repeat(np.cumsum(count) - count, count)
+    result: npt.NDArray[np.bool_] = rank >= n_test[dataset.labels]
+    return result
+
+
+def read_image_split(path: Path, image_files: Sequence[str] | None) -> npt.NDArray[np.bool_]:
+    """Read an official split of images: [n_rows], true for training images.
+
+    Args:
+        path: CUB's `train_test_split.txt`, with its `images.txt` beside it, or a CSV file with the columns `path` and
+            `is_train`.
+        image_files: the file of each row. Folders differ from machine to machine: the last two parts of a path, the
+            folder of the class and the file, are what is compared.
+    """
+    if image_files is None:
+        raise DataError(f"{path}: the dataset does not name its image files, so its rows cannot be found in this split")
+    is_train: dict[tuple[str, ...], bool] = {}
+    for file, flag in _csv_entries(path) if path.suffix.lower() == ".csv" else _cub_entries(path):
+        key, value = _tail(file), {"1": True, "true": True, "0": False, "false": False}.get(flag.strip().lower())
+        if value is None:
+            raise DataError(f"{path}: is_train of {file} is {flag!r}; it must be 1 or 0")
+        if is_train.setdefault(key, value) != value:
+            raise DataError(f"{path}: {'/'.join(key)} is both a training and a test image; name it once")
+    missing = [file for file in image_files if _tail(file) not in is_train]
+    if missing:
+        raise DataError(
+            f"{path}: {len(missing)} of the {len(image_files)} images are not in this split, the first is {missing[0]}"
+        )
+    return np.array([is_train[_tail(file)] for file in image_files], dtype=bool)
+
+
+def _tail(file: str) -> tuple[str, ...]:
+    return tuple(file.strip().replace("\\", "/").split("/")[-2:])
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as text; give train_test_split.txt or a CSV file") from error
+
+
+def _csv_entries(path: Path) -> Iterator[tuple[str, str]]:
+    table = csv.DictReader(_lines(path))
+    if not {"path", "is_train"} <= set(table.fieldnames or ()):
+        raise DataError(f"{path}: needs the columns path and is_train in its first line")
+    for row in table:
+        yield row["path"] or "", row["is_train"] or ""
+
+
+def _cub_entries(path: Path) -> Iterator[tuple[str, str]]:
+    tables: list[dict[str, str]] = []
+    for file in (path, path.with_name("images.txt")):
+        pairs = [line.split(maxsplit=1) for line in _lines(file) if line.strip()]
+        if any(len(pair) != 2 for pair in pairs):
+            raise DataError(f"{file}: every line must hold an image number and a value")
+        tables.append({pair[0]: pair[1] for pair in pairs})
+    flags, files = tables
+    unknown = next((number for number in flags if number not in files), None)
+    if unknown is not None:
+        raise DataError(f"{path}: image {unknown} is not in {path.with_name('images.txt')}")
+    for number, flag in flags.items():
+        yield files[number], flag

@@ -1,0 +1,45 @@
+"""A small network to be trained from nothing, for small pictures such as glyphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from classnorm.encoders.encoder import Encoder, load_weights
+from classnorm.encoders.preprocessing import Preprocessing
+
+__all__ = ["ConvNet", "load_convnet"]
+
+_SIZE = 48
+_WIDTHS = (32, 64, 128, 128)
+
+
+class ConvNet(nn.Module):
+    """Four blocks of convolution, group normalization, ReLU and pooling, [n, channels, size, size] → [n, 128].
+
+    Group normalization has no running statistics, which a stream of classes would spoil.
+    """
+
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for width in _WIDTHS:
+            layers += [nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.GroupNorm(8, width), nn.ReLU()]
+            layers += [nn.MaxPool2d(2)]
+            channels = width
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.layers(images)
+        return features.mean(dim=(2, 3))
+
+
+def load_convnet(name: str, size: int | None = None, weights: Path | None = None) -> Encoder:
+    """`convnet` sees three channels, `convnet-gray` one. Without `weights` it is as torch's generator draws it."""
+    channels = 1 if name == "convnet-gray" else 3
+    module = ConvNet(channels)
+    if weights is not None:
+        load_weights(module, weights)
+    preprocessing = Preprocessing(_SIZE, _SIZE, (127.5,) * channels, (127.5,) * channels, "bilinear").at(size)
+    return Encoder(name, module, preprocessing, _WIDTHS[-1], "random" if weights is None else weights.name)

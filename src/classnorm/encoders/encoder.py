@@ -1,0 +1,84 @@
+"""`Encoder`: a network, and what must be done to a picture before it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+import safetensors.torch
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from classnorm.encoders.preprocessing import Preprocessing
+from classnorm.errors import ConfigError, ModelError
+
+__all__ = ["Encoder", "load_weights", "required"]
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """Frozen by `extract_features`, or trained as any other module."""
+
+    name: str
+    module: nn.Module  # [n, channels, size, size] → [n, d_z]
+    preprocessing: Preprocessing
+    d_z: int
+    weights: str  # where they come from
+
+    @property
+    def size(self) -> int:
+        """Side of the picture that the network sees, in pixels."""
+        return self.preprocessing.crop
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the weights as they are now."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.module.state_dict().items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def preprocess(self, images: npt.NDArray[Any] | Sequence[Image.Image]) -> Tensor:
+        """[n, channels, size, size] of pictures, or of bytes [n, height, width, 3] or [n, height, width]."""
+        return self.preprocessing(images)
+
+    def record(self) -> dict[str, Any]:
+        """All that decides what the features are, for JSON."""
+        return {
+            "name": self.name,
+            "weights": self.weights,
+            "sha256": self.checksum,
+            "d_z": self.d_z,
+            "preprocessing": asdict(self.preprocessing),
+        }
+
+
+def required(module: str, extra: str, encoder: str) -> Any:
+    """An optional package, or the line that says how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(f"encoder {encoder} needs {module}; pip install 'classnorm[{extra}]'") from error
+
+
+def load_weights(module: nn.Module, path: Path) -> None:
+    """Fill `module` from a `.safetensors` or `.pth` file of exactly its tensors; nothing is unpickled but tensors."""
+    if not path.is_file():
+        raise ModelError(f"{path}: no such file of weights")
+    try:
+        if path.suffix == ".safetensors":
+            state: Mapping[str, Tensor] = safetensors.torch.load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        module.load_state_dict(state)
+    except MemoryError:
+        raise
+    except Exception as error:  # safetensors, pickle and torch raise many kinds on a damaged file
+        raise ModelError(f"{path}: not the weights of this network ({type(error).__name__})") from error

@@ -1,0 +1,229 @@
+"""Pictures → features in a bundle, part by part: what is done survives a kill, and memory stays bounded.
+
+A part is a fixed run of rows. It is recomputed from its first batch on or not at all, so that every picture shares its
+batch with the same others in each attempt and the file comes out identical.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from classnorm.data.bundle import read_npz
+from classnorm.data.dataset import ZeroShotDataset, check_descriptors
+from classnorm.data.images import ImageTable, image_signature, read_images
+from classnorm.encoders.encoder import Encoder
+from classnorm.errors import DataError, ModelError
+from classnorm.files import replacing
+
+__all__ = ["Extraction", "extract_features"]
+
+_CPU_BATCH_SIZE, _BATCH_SIZE = 8, 64  # small ones stay in a processor's cache
+_BATCHES = 8  # in a part: what a kill may cost
+
+Progress = Callable[[int, int, int], None]
+"""(images done, of how many, of which were done before)."""
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What was written."""
+
+    images: int
+    new: int  # read by this call; the others were in parts of an earlier one
+    skipped: dict[str, str]  # file → why it could not be read
+    missing: tuple[str, ...]  # what training needs and the source does not tell
+
+
+@dataclass(frozen=True)
+class _Part:
+    rows: range
+    file: Path
+    key: str  # of the pictures, the encoder and the batches
+
+
+def extract_features(
+    table: ImageTable,
+    encoder: Encoder,
+    out: Path,
+    *,
+    batch_size: int | None = None,
+    device: torch.device | str = "cpu",
+    strict: bool = False,
+    progress: Progress | None = None,
+) -> Extraction:
+    """Write the features of all pictures, and what `table` tells of them, to the bundle `out`.
+
+    Finished parts lie in `OUT.parts` until the bundle is whole; the same call goes on from them.
+
+    Args:
+        batch_size: pictures encoded together; None is what suits the device.
+        strict: raise at the first picture that cannot be read, instead of leaving it out.
+
+    Raises:
+        DataError: no picture can be read, or, if `strict`, one cannot; or the split does not fit the pictures.
+    """
+    _check(table)
+    folder = out.with_name(f"{out.name}.parts")
+    device = torch.device(device)
+    batch_size = batch_size or (_CPU_BATCH_SIZE if device.type == "cpu" else _BATCH_SIZE)
+    record = encoder.record()
+    parts = _parts(table, folder, json.dumps([record, batch_size]), batch_size)
+    finished = [_is_finished(part) for part in parts]
+    pending = [part for part, done in zip(parts, finished, strict=True) if not done]
+    before = done = sum(len(part.rows) for part, is_done in zip(parts, finished, strict=True) if is_done)
+    encoder.module.to(device).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    for part, features, reasons in _encoded(table, pending, encoder, batch_size, device, strict):
+        with replacing(part.file) as temporary:
+            np.savez(temporary, features=features, reasons=np.array(reasons), key=np.array(part.key))
+        done += len(part.rows)
+        if progress:
+            progress(done, len(table), before)
+    skipped = _skipped(table, parts, strict)
+    readable_rows = np.array([row for row in range(len(table)) if row not in skipped], dtype=np.int64)
+    if not len(readable_rows):
+        shutil.rmtree(folder, ignore_errors=True)  # there is nothing to go on from
+        raise DataError(f"{table.name}: none of {len(table)} images can be read, first {table.files[0]}: {skipped[0]}")
+    kept = table.take(readable_rows)
+    _check(kept)
+    whole = folder / "whole.npz"  # there, so that a kill leaves nothing but the folder
+    _write(whole, kept, parts, encoder, record)
+    with replacing(out) as temporary:
+        whole.replace(temporary)
+    shutil.rmtree(folder, ignore_errors=True)
+    return Extraction(
+        len(kept), len(table) - before, {table.files[row]: why for row, why in skipped.items()}, _missing(kept)
+    )
+
+
+def _check(table: ImageTable) -> None:
+    """What is known must be a valid dataset, and be it before hours are spent on its features."""
+    if table.descriptors is not None and table.split is None:
+        check_descriptors(table.descriptors, table.class_names, table.name)
+    if table.descriptors is None or table.split is None:
+        return
+    ZeroShotDataset.from_arrays(
+        np.zeros((len(table), 1), dtype=np.float32),
+        table.labels,
+        table.descriptors,
+        table.class_names,
+        train=table.split.train,
+        test_seen=table.split.test_seen,
+        test_unseen=table.split.test_unseen,
+        name=table.name,
+    )
+
+
+def _missing(table: ImageTable) -> tuple[str, ...]:
+    split = () if table.split is not None else ("train_idx", "test_seen_idx", "test_unseen_idx")
+    return split if table.descriptors is not None else ("descriptors", *split)
+
+
+def _parts(table: ImageTable, folder: Path, settings: str, batch_size: int) -> list[_Part]:
+    length = batch_size * _BATCHES
+    parts = []
+    for start in range(0, len(table), length):
+        rows = range(start, min(start + length, len(table)))
+        key = hashlib.sha256(f"{settings} {image_signature(table.images, rows)}".encode()).hexdigest()
+        parts.append(_Part(rows, folder / f"{start:09d}.npz", key))
+    return parts
+
+
+def _is_finished(part: _Part) -> bool:
+    """Whether the part was written for these very pictures and settings."""
+    try:
+        return str(read_npz(part.file, ("key",))["key"]) == part.key
+    except DataError:
+        return False
+
+
+def _encoded(
+    table: ImageTable,
+    parts: list[_Part],
+    encoder: Encoder,
+    batch_size: int,
+    device: torch.device,
+    strict: bool,
+) -> Iterator[tuple[_Part, npt.NDArray[np.float32], list[str]]]:
+    """For each part the features of its readable pictures, and the reason, or "", for each picture."""
+    rows = (row for part in parts for row in part.rows)
+    pictures = read_images(table.images, rows, encoder.preprocessing.pixels, ahead=2 * batch_size)
+    for part in parts:
+        features: list[npt.NDArray[np.float32]] = [np.zeros((0, encoder.d_z), dtype=np.float32)]
+        reasons: list[str] = []
+        while len(reasons) < len(part.rows):
+            batch = list(islice(pictures, min(batch_size, len(part.rows) - len(reasons))))
+            for picture in batch:
+                if strict and isinstance(picture, str):
+                    raise _unreadable(table.files[part.rows[len(reasons)]], picture)
+                reasons.append(picture if isinstance(picture, str) else "")
+            features.append(_encode(encoder, [picture for picture in batch if not isinstance(picture, str)], device))
+        yield part, np.concatenate(features), reasons
+
+
+def _unreadable(file: str, reason: str) -> DataError:
+    return DataError(f"{file}: {reason}; repair or remove that image, or leave out --strict to skip it")
+
+
+def _encode(encoder: Encoder, pictures: list[npt.NDArray[np.uint8]], device: torch.device) -> npt.NDArray[np.float32]:
+    if not pictures:
+        return np.zeros((0, encoder.d_z), dtype=np.float32)
+    with torch.inference_mode():
+        pixels = torch.from_numpy(np.stack(pictures)).to(device)
+        features: npt.NDArray[np.float32] = encoder.module(encoder.preprocessing.normalize(pixels)).cpu().numpy()
+    if not np.isfinite(features).all():
+        raise ModelError(f"encoder {encoder.name} gives NaN or infinity; its weights ({encoder.weights}) are damaged")
+    return features
+
+
+def _skipped(table: ImageTable, parts: list[_Part], strict: bool) -> dict[int, str]:
+    """Row → why its picture could not be read."""
+    skipped = {}
+    for part in parts:
+        for row, reason in zip(part.rows, read_npz(part.file, ("reasons",))["reasons"].tolist(), strict=True):
+            if reason and strict:
+                raise _unreadable(table.files[row], reason)
+            if reason:
+                skipped[row] = reason
+    return skipped
+
+
+def _write(path: Path, table: ImageTable, parts: list[_Part], encoder: Encoder, record: dict[str, Any]) -> None:
+    """An uncompressed bundle of what is known; the features go through memory one part at a time."""
+    provenance = {"features": f"{encoder.name}, {encoder.size} px", **table.provenance, "encoder": json.dumps(record)}
+    arrays: dict[str, Any] = {
+        "labels": table.labels,
+        "class_names": np.array(table.class_names),
+        "name": np.array(table.name),
+        "image_files": np.array(table.files),
+        "provenance": np.array([f"{key}={value}" for key, value in provenance.items()]),
+        "is_train": table.is_train,
+        "descriptors": table.descriptors,
+    }
+    if table.split is not None:
+        arrays |= {
+            "train_idx": table.split.train,
+            "test_seen_idx": table.split.test_seen,
+            "test_unseen_idx": table.split.test_unseen,
+        }
+    header = {"descr": "<f4", "fortran_order": False, "shape": (len(table), encoder.d_z)}
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+        with archive.open("features.npy", "w", force_zip64=True) as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for part in parts:
+                file.write(np.ascontiguousarray(read_npz(part.file, ("features",))["features"]).astype("<f4").tobytes())
+        for name, array in arrays.items():
+            if array is not None:
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)

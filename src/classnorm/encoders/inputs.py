@@ -1,0 +1,71 @@
+"""`ImageInputs`: pictures as the input of a network that is trained."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from classnorm.data.images import Images, image_signature, read_images
+from classnorm.encoders.preprocessing import Pixels, Preprocessing
+from classnorm.errors import DataError
+from classnorm.files import replacing
+
+__all__ = ["ImageInputs"]
+
+
+class ImageInputs:
+    """Pictures that are decoded once, to bytes [n, size, size, channels], and normalized batch by batch."""
+
+    def __init__(
+        self,
+        images: Images,
+        preprocessing: Preprocessing,
+        *,
+        device: torch.device | str = "cpu",
+        cache: Path | None = None,
+    ) -> None:
+        """
+        Args:
+            images: files, or pixels [n, height, width] or [n, height, width, 3].
+            preprocessing: of the encoder that will see them; its `crop` is the size.
+            device: where `batch` puts them.
+            cache: a folder; the bytes are kept there and memory-mapped instead of held in memory.
+
+        Raises:
+            DataError: a picture cannot be read.
+        """
+        self.preprocessing = preprocessing
+        self.device = torch.device(device)
+        shape = (len(images), preprocessing.crop, preprocessing.crop, len(preprocessing.mean))
+        if cache is None:
+            self.pixels: Pixels = np.empty(shape, dtype=np.uint8)
+            self._decode(images, self.pixels)
+            return
+        key = f"{image_signature(images, range(len(images)))} {asdict(preprocessing)}"
+        path = cache / f"images-{hashlib.sha256(key.encode()).hexdigest()[:24]}.npy"
+        if not path.is_file():
+            with replacing(path) as temporary:
+                pixels = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
+                self._decode(images, pixels)
+                pixels.flush()
+        self.pixels = np.load(path, mmap_mode="r", allow_pickle=False)
+
+    def _decode(self, images: Images, pixels: Pixels) -> None:
+        for row, image in enumerate(read_images(images, range(len(images)), self.preprocessing.pixels)):
+            if isinstance(image, str):
+                where = f"row {row} (0-based)" if isinstance(images, np.ndarray) else str(images[row])
+                raise DataError(f"{where}: {image}; repair or remove that image")
+            pixels[row] = image
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def batch(self, rows: Tensor) -> Tensor:
+        """[len(rows), channels, size, size], normalized, on the device."""
+        pixels = torch.from_numpy(np.asarray(self.pixels[rows.cpu().numpy()]))
+        return self.preprocessing.normalize(pixels.to(self.device))

@@ -1,0 +1,126 @@
+"""`classnorm continual` as a user runs it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from classnorm.data import SyntheticConfig, save_bundle, synthetic
+
+SMALL = ["--tasks", "4", "--hidden", "16", "--epochs", "1", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "tiny.npz"
+    save_bundle(synthetic(SyntheticConfig(classes=12, unseen=3, rows=240, features=16, attributes=10)), path)
+    return path
+
+
+def test_the_document_has_what_scripts_rely_on(classnorm, bundle, tmp_path):
+    outcome = classnorm("continual", bundle, *SMALL, "--seeds", 2, "--json", "--out", tmp_path)
+    document = json.loads(outcome.out)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert set(document["scores"]) == {"mSA", "mUA", "mH", "mAUC", "mJA", "forgetting"}
+    assert document["scores"] == document["mean"]
+    assert [run["seed"] for run in document["runs"]] == [0, 1]
+    assert len(document["per_task"]) == 4
+    assert document["per_task"][-1]["unseen"] is None
+    mean = np.mean([run["scores"]["mH"] for run in document["runs"]])
+    assert document["mean"]["mH"] == pytest.approx(mean, abs=1e-3)
+
+
+@pytest.mark.parametrize("strategy", ["sequential", "multitask", "ewc", "mas", "agem", "replay", "lwf"])
+@pytest.mark.parametrize("flag", ["--class-norm", "--no-class-norm"])
+def test_every_strategy_runs_with_and_without_class_normalization(classnorm, bundle, tmp_path, strategy, flag):
+    outcome = classnorm("continual", bundle, "--strategy", strategy, flag, *SMALL, "--json", "--out", tmp_path)
+    assert outcome.code == 0, outcome.err
+    config = json.loads(outcome.out)["runs"][0]["config"]
+    assert config["class_norm"] == (flag == "--class-norm")
+
+
+def test_validation_tasks_choose_what_is_not_given(classnorm, bundle, tmp_path):
+    arguments = ["--strategy", "ewc", "--penalty", "3", "--validation-tasks", "2", "--jobs", "1", "--out", tmp_path]
+    outcome = classnorm("continual", bundle, *SMALL, *arguments)
+    assert outcome.code == 0, outcome.err
+    assert "chosen by mAUC on the first 2 tasks: lr" in outcome.out
+    assert "after task 2" in outcome.out and "after task 3" not in outcome.out
+    saved = json.loads((tmp_path / "seed-0" / "continual.json").read_text())
+    assert saved["config"]["penalty"] == 3
+    assert saved["stream"]["part"] == [2, None]
+
+
+def test_an_image_split_decides_the_training_rows(classnorm, bundle, tmp_path):
+    data = synthetic(SyntheticConfig(classes=12, unseen=3, rows=240, features=16, attributes=10))
+    files = [f"{data.labels[i]}/{i}.jpg" for i in range(data.n_rows)]
+    named = tmp_path / "named.npz"
+    save_bundle(replace(data, image_files=tuple(files)), named)
+    table = "path,is_train\n" + "".join(f"{file},{i % 24 < 12}\n" for i, file in enumerate(files))
+    (tmp_path / "split.csv").write_text(table)
+    outcome = classnorm(
+        "continual", named, *SMALL, "--image-split", tmp_path / "split.csv", "--json", "--out", tmp_path / "o"
+    )
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["runs"][0]["stream"]["image_split"] == "official"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tasks", "many"], "--tasks 'many' is not understood"),
+        (["--tasks", "9"], "cannot make 9 tasks"),
+        (["--tasks", "5,5"], "add up to the 12 classes"),
+        (["--strategy", "sequentail"], "did you mean 'sequential'"),
+        (["--seed", "1", "--seeds", "2"], "exclude each other"),
+        (["--seeds", "0"], "at least 1"),
+        (["--lr", "-1"], "lr is -1.0"),
+        (["--encoder", "convnet-gray"], "--images DIR"),
+        (["--encoder", "nothing"], "unknown encoder"),
+        (["--validation-tasks", "9"], "at least 2 must choose"),
+        (["--validation-tasks", "2", "--lr", "0.1"], "nothing to choose"),
+        (["--image-split", "absent.txt"], "absent.txt"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(classnorm, bundle, tmp_path, arguments, message):
+    outcome = classnorm("continual", bundle, "--quiet", *arguments, "--out", tmp_path / "out")
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1 and "Traceback" not in outcome.err
+
+
+def test_a_killed_run_goes_on_to_the_same_scores(bundle, tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "classnorm",
+        "continual",
+        str(bundle),
+        "--tasks",
+        "4",
+        "--hidden",
+        "64",
+        "--epochs",
+        "30",
+    ]
+    once = subprocess.Popen([*command, "--out", str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
+    folder = tmp_path / "killed" / "seed-0"
+    deadline = time.monotonic() + 60
+    while not (folder / "logits-02.npy").is_file() and once.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    once.send_signal(signal.SIGKILL)
+    once.wait()
+    assert not (folder / "continual.json").is_file()  # killed in the middle
+    environment = dict(os.environ)
+    subprocess.run([*command, "--resume", "--quiet", "--out", str(tmp_path / "killed")], check=True, env=environment)
+    subprocess.run([*command, "--quiet", "--out", str(tmp_path / "whole")], check=True, env=environment)
+    killed, whole = (
+        json.loads((tmp_path / name / "seed-0" / "continual.json").read_text()) for name in ("killed", "whole")
+    )
+    assert killed["matrix"] == whole["matrix"]
+    assert killed["scores"] == whole["scores"]

@@ -1,0 +1,43 @@
+"""Pictures on disk in the layouts that are understood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+
+@pytest.fixture
+def write_image() -> Callable[..., Path]:
+    """A picture of smooth noise, so that JPEG keeps most of it; the seed tells one from another."""
+
+    def write(path: Path, seed: int = 0, size: tuple[int, int] = (40, 30), mode: str = "RGB") -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        coarse = np.random.default_rng(seed).integers(0, 256, (4, 5, 3), dtype=np.uint8)
+        Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).convert(mode).save(path)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def cub(tmp_path: Path, write_image: Callable[..., Path]) -> Path:
+    """CUB's layout with two classes whose ids are not in the order of their names, and images in no order at all."""
+    root = tmp_path / "CUB_tiny"
+    files = {3: "002.Wren/b.png", 1: "001.Owl/z.png", 2: "001.Owl/a.png", 4: "002.Wren/a.png"}
+    for number, file in files.items():
+        write_image(root / "images" / file, seed=number)
+    lines = {
+        "images.txt": [f"{number} {file}" for number, file in files.items()],
+        "image_class_labels.txt": ["1 7", "2 7", "3 5", "4 5"],
+        "classes.txt": ["5 002.Wren", "7 001.Owl"],
+        "train_test_split.txt": ["1 1", "2 0", "3 1", "4 0"],
+        "attributes/class_attribute_labels_continuous.txt": ["0.0 5.0 50.5", "100.0 7.0 1.0"],
+    }
+    (root / "attributes").mkdir()
+    for name, text in lines.items():
+        (root / name).write_text("\n".join(text) + "\n")
+    return root
