@@ -218,7 +218,8 @@ def _tpe(rounds: _Rounds, space: Space) -> None:
     study = optuna.create_study(direction="maximize", pruner=pruner)
     distributions = {name: _distribution(values) for name, values in space.items()}
     if config.recipe_first:
-        study.enqueue_trial({name: getattr(rounds.base, name) for name in space})
+        own = {name: getattr(rounds.base, name) for name in space}
+        study.enqueue_trial({name: value for name, value in own.items() if value in space[name]})
     for number, size in enumerate(_batch_sizes(config.trials, config.batch)):
         seed = config.seed * 100_003 + number
         startup = max(4, min(10, config.trials // 3))

@@ -20,6 +20,9 @@ class Choice:
 
     values: tuple[Any, ...]
 
+    def __contains__(self, value: Any) -> bool:
+        return value in self.values
+
 
 @dataclass(frozen=True)
 class Range:
@@ -29,6 +32,9 @@ class Range:
     high: float
     log: bool = False
     whole: bool = False
+
+    def __contains__(self, value: Any) -> bool:
+        return isinstance(value, int | float) and self.low <= value <= self.high
 
 
 Space = Mapping[str, Choice | Range]

@@ -113,6 +113,8 @@ def _winner(workshop: Workshop, column: Column, entry: Entry) -> Any:
     space = {k: v for k, v in DEFAULT_SPACES[entry.method]["tpe"].items() if k not in entry.fixed}
     if workshop.effort.shorten > 1:
         space.pop("epochs", None)  # a short version stays short
+    small = {**column.changes, **workshop.effort.changes} if entry.method == "classnorm" else {}
+    space = {name: values for name, values in space.items() if name not in small}
     settings = SearchConfig(
         trials=min(entry.trials, workshop.effort.search_trials), batch=2, splits=_SPLITS, recipe_first=True
     )
