@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +18,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
 from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, cosine_logits
-from classnorm.training import TrainingConfig, train
+from classnorm.training import Schedule, TrainingConfig, train
 
 __all__ = ["METHOD", "ConSEConfig", "ConSEModel", "convex_weights"]
 
@@ -38,8 +37,8 @@ class ConSEConfig(MethodConfig, TrainingConfig):
     """Passes over the training rows; the model of the last one is the result."""
     lr: float = 1e-3
     """Learning rate."""
-    schedule: Literal["constant", "step", "cosine"] = "cosine"
-    """How the learning rate falls: not at all, once by `lr_drop`, or along a cosine to 0."""
+    schedule: Schedule = "cosine"
+    """How the learning rate falls: not at all, once by `lr_drop`, again and again by it, or along a cosine to 0."""
 
     def check(self) -> None:
         MethodConfig.check(self)

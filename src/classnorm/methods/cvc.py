@@ -19,7 +19,7 @@ from classnorm.errors import ConfigError
 from classnorm.methods.episode import classes_of, prototypes_of
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
 from classnorm.nn import AttributeEmbedder, AttributeNormalizationKind, dot_logits
-from classnorm.training import TrainingConfig, train
+from classnorm.training import Schedule, TrainingConfig, train
 
 __all__ = ["METHOD", "CVCConfig", "CVCModel", "Episodes"]
 
@@ -36,7 +36,7 @@ class CVCConfig(MethodConfig, TrainingConfig):
     """Classes per episode; all seen classes where there are fewer."""
     lr: float = 5e-4
     """Learning rate."""
-    schedule: Literal["constant", "step", "steps", "cosine"] = "cosine"
+    schedule: Schedule = "cosine"
     """How the learning rate falls: not at all, once by `lr_drop`, again and again by it, or along a cosine to 0."""
     grad_clip: float = 1.0
     """Largest norm of the gradient of all weights; 0 does not clip."""

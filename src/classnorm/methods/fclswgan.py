@@ -397,7 +397,7 @@ def _initialize(network: nn.Module, draws: torch.Generator) -> None:
                 parameter.copy_(_WEIGHT_STD * torch.randn(parameter.shape, generator=draws))
 
 
-# The publication leaves the passes open; these are of a public reimplementation's generalized runs.
+# Passes of public generalized runs; the text of the publication gives no number for them that we know of.
 _PAPER: dict[str, int] = {"CUB": 56, "SUN": 40, "AWA1": 30, "AWA2": 30}
 
 

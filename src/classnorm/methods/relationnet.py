@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +18,7 @@ from classnorm.errors import ConfigError
 from classnorm.methods.episode import classes_of, prototypes_of
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
 from classnorm.nn import AttributeEmbedder, AttributeNormalizationKind, initialize_
-from classnorm.training import TrainingConfig, train
+from classnorm.training import Schedule, TrainingConfig, train
 
 __all__ = ["METHOD", "RelationNetConfig", "RelationNetModel", "base_rate_logit", "relation_loss"]
 
@@ -38,7 +37,7 @@ class RelationNetConfig(MethodConfig, TrainingConfig):
     """Learning rate."""
     weight_decay: float = 1e-5
     """L2 penalty of the weights of the attribute network; the relation network has none."""
-    schedule: Literal["constant", "step", "steps", "cosine"] = "cosine"
+    schedule: Schedule = "cosine"
     """How the learning rate falls: not at all, once by `lr_drop`, again and again by it, or along a cosine to 0."""
     hidden: int = 1200
     """Width of the attribute network."""

@@ -20,7 +20,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
 from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, dot_logits
-from classnorm.training import TrainingConfig, train
+from classnorm.training import Schedule, TrainingConfig, train
 
 __all__ = ["METHOD", "SynCConfig", "SynCModel", "one_versus_other", "phantom_classifiers", "structured"]
 
@@ -48,8 +48,8 @@ class SynCConfig(MethodConfig, TrainingConfig):
     """Learning rate; large because the classifiers of features of unit norm are."""
     weight_decay: float = 0.0
     """L2 penalty of the optimizer, in addition to `penalty`."""
-    schedule: Literal["constant", "step", "cosine"] = "cosine"
-    """How the learning rate falls: not at all, once by `lr_drop`, or along a cosine to 0."""
+    schedule: Schedule = "cosine"
+    """How the learning rate falls: not at all, once by `lr_drop`, again and again by it, or along a cosine to 0."""
 
     def check(self) -> None:
         MethodConfig.check(self)

@@ -2,7 +2,7 @@
 
 from classnorm.training.device import Device, pick_device
 from classnorm.training.loop import Batches, Checkpoints, Epoch, History, Progress, train
-from classnorm.training.schedule import TrainingConfig, learning_rate, make_optimizer
+from classnorm.training.schedule import Schedule, TrainingConfig, learning_rate, make_optimizer
 
 __all__ = [
     "Batches",
@@ -11,6 +11,7 @@ __all__ = [
     "Epoch",
     "History",
     "Progress",
+    "Schedule",
     "TrainingConfig",
     "learning_rate",
     "make_optimizer",

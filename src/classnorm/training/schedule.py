@@ -12,7 +12,10 @@ from torch import nn
 
 from classnorm.errors import ConfigError
 
-__all__ = ["TrainingConfig", "learning_rate", "make_optimizer"]
+__all__ = ["Schedule", "TrainingConfig", "learning_rate", "make_optimizer"]
+
+
+Schedule = Literal["constant", "step", "steps", "cosine"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,7 @@ class TrainingConfig:
     """L2 penalty of the weights."""
     momentum: float = 0.9
     """Momentum of SGD."""
-    schedule: Literal["constant", "step", "steps", "cosine"] = "step"
+    schedule: Schedule = "step"
     """How the learning rate falls: not at all, once by `lr_drop`, again and again by it, or along a cosine to 0."""
     lr_drop: float = 0.1
     """Factor of the step schedules."""
