@@ -144,7 +144,9 @@ def _document(artifact: Artifact) -> dict[str, object]:
 
 
 def _print(artifact: Artifact) -> None:
-    for table in artifact.tables[:1]:
+    for table in artifact.tables:
+        if table.header[0] == "published":
+            continue  # wide, and in the files and on the page
         print_table(rich_table(table))
     if artifact.verdicts:
         print_table(rich_table(verdict_table(artifact.verdicts)))

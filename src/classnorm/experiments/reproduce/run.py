@@ -142,7 +142,8 @@ def table_artifact(spec: TableSpec, workshop: Workshop) -> Artifact:
     others = {r.label: r for claim in spec.claims for r in (claim.better, claim.worse) if r.label not in own}
     measured = measure(workshop, spec.name, [*spec.rows, *others.values()])
     columns = workshop.columns
-    tables = [_measured_table(spec, columns, measured), _published_table(spec)]
+    details = [_detail(spec, column, measured) for column in workshop.at_hand]
+    tables = [_overview(spec, columns, measured), *details, _published_table(spec)]
     return Artifact(
         spec.name,
         spec.title,
@@ -154,19 +155,13 @@ def table_artifact(spec: TableSpec, workshop: Workshop) -> Artifact:
     )
 
 
-def _measured_table(spec: TableSpec, columns: Sequence[Column], measured: Mapping[tuple[str, str], Measured]) -> Table:
+def _overview(spec: TableSpec, columns: Sequence[Column], measured: Mapping[tuple[str, str], Measured]) -> Table:
+    """H on every dataset, with the paper's beside; a dash where a dataset is not at hand."""
     header = ["measured here"]
     for column in columns:
-        if column.missing:
-            header.append(column.name)
-        else:
-            header += [f"{column.label}: U", "S", "H", "T1", "AUSUC"]
-            header += ["H in the paper (ResNet-101)"] if column.name in BENCHMARKS else []
-    places = {
-        column.name: ranks([float(np.mean(measured[row.label, column.name].values("harmonic"))) for row in spec.rows])
-        for column in columns
-        if not column.missing
-    }
+        header.append(column.name if column.missing else column.label)
+        header += ["paper (ResNet-101)"] if column.name in BENCHMARKS and not column.missing else []
+    places = {column.name: _places(spec, column, measured) for column in columns if not column.missing}
     body = []
     for number, row in enumerate(spec.rows):
         cells = [Cell(row.label)]
@@ -175,14 +170,29 @@ def _measured_table(spec: TableSpec, columns: Sequence[Column], measured: Mappin
                 cells.append(Cell("–"))
                 continue
             group = measured[row.label, column.name]
-            cells += [Cell(group.cell("unseen")), Cell(group.cell("seen"))]
             cells.append(Cell(group.cell("harmonic", spread=True), places[column.name][number]))
-            cells += [Cell(group.cell("zsl")), Cell(group.cell("ausuc"))]
             if column.name in BENCHMARKS:
                 entry = published(spec.name).get(row.printed)
                 cells.append(Cell((entry.cells.get(f"{column.name} H", "") if entry else "") or "–"))
         body.append(cells)
-    return Table("Measured here: percent, averaged over classes, mean ± std over seeds", header, body)
+    return Table("H measured here, mean ± std over seeds, and H in the paper", header, body)
+
+
+def _detail(spec: TableSpec, column: Column, measured: Mapping[tuple[str, str], Measured]) -> Table:
+    """All scores on one dataset."""
+    places = _places(spec, column, measured)
+    names = ("unseen", "seen", "harmonic", "zsl", "ausuc")
+    body = []
+    for number, row in enumerate(spec.rows):
+        group = measured[row.label, column.name]
+        scores = [Cell(group.cell(name, spread=True), places[number] if name == "harmonic" else None) for name in names]
+        body.append([Cell(row.label), *scores])
+    title = f"{column.label}: percent, averaged over classes, mean ± std over {len(group.results)} seeds"
+    return Table(title, ["measured here", "U", "S", "H", "T1", "AUSUC"], body)
+
+
+def _places(spec: TableSpec, column: Column, measured: Mapping[tuple[str, str], Measured]) -> list[int | None]:
+    return ranks([float(np.mean(measured[row.label, column.name].values("harmonic"))) for row in spec.rows])
 
 
 def ranks(means: Sequence[float]) -> list[int | None]:
