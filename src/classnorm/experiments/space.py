@@ -167,6 +167,19 @@ DEFAULT_SPACES: dict[str, dict[str, Space]] = {
         "grid": {"sigma": Choice((0.5, 1.0, 2.0)), "penalty": Choice((1e-4, 3e-4, 1e-3))},
         "tpe": {"sigma": Range(0.5, 4.0, log=True), "penalty": Range(3e-5, 3e-3, log=True)},
     },
+    "kernel": {
+        "grid": {
+            "whitening": Choice((0.2, 0.35, 0.5)),
+            "ridge": Choice((0.1, 0.3, 1.0)),
+        },
+        "tpe": {
+            "power": Range(0.3, 1.0),
+            "whitening": Range(0.0, 0.6),
+            "shrinkage": Range(0.05, 0.6),
+            "ridge": Range(0.03, 3.0, log=True),
+            "epochs": Range(1, 8, whole=True),
+        },
+    },
     "fclswgan": {
         "grid": {
             "lr": Choice((1e-4, 3e-4)),

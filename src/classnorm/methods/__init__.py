@@ -17,6 +17,7 @@ from classnorm.methods import dem as _dem
 from classnorm.methods import devise as _devise
 from classnorm.methods import eszsl as _eszsl
 from classnorm.methods import fclswgan as _fclswgan
+from classnorm.methods import kernel as _kernel
 from classnorm.methods import relationnet as _relationnet
 from classnorm.methods import sae as _sae
 from classnorm.methods import sje as _sje
@@ -57,6 +58,7 @@ METHODS: dict[str, Method] = {
     "conse": _conse.METHOD,
     "sync": _sync.METHOD,
     "fclswgan": _fclswgan.METHOD,
+    "kernel": _kernel.METHOD,
 }
 
 # Methods of other packages that are installed, see docs/methods.md.

@@ -1,6 +1,7 @@
 """The mathematics of Class Normalization as small torch modules and functions."""
 
 from classnorm.nn.embedder import AttributeEmbedder, HiddenNormalization
+from classnorm.nn.geometry import FeatureGeometry, FeatureMoments
 from classnorm.nn.initialization import (
     Distribution,
     Initialization,
@@ -29,6 +30,8 @@ __all__ = [
     "ClassStandardization",
     "Distribution",
     "DynamicNormalization",
+    "FeatureGeometry",
+    "FeatureMoments",
     "HiddenNormalization",
     "Initialization",
     "cosine_logits",

@@ -57,6 +57,7 @@ ENTRIES = (
     Entry("SYNC", "sync"),
     Entry("ESZSL", "eszsl"),
     Entry("SAE", "sae"),
+    Entry("Kernel prototypes", "kernel"),
     Entry("f-CLSWGAN", "fclswgan", trials=1, seeds=1),
 )
 

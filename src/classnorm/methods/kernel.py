@@ -1,0 +1,256 @@
+"""Kernel prototypes: ridge regression from descriptors to class means in a well-conditioned feature space.
+
+1. Features get a geometry: a power, centring, partial whitening, unit length (`nn.FeatureGeometry`).
+2. Descriptors are centred, divided by the root of their standard deviation and given unit length; a Gaussian kernel
+   with the median squared distance of the seen classes as bandwidth compares them.
+3. Ridge regression in the kernel's feature space gives the prototype of any class, in closed form.
+4. A few epochs of softmax refine the coefficients and a linear map of the features; more overfit to the seen classes.
+
+The kernel's features are those of its eigenbasis over landmarks (all seen classes, or some of them where they are many:
+Nyström), so that every direction is well scaled for the optimizer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from classnorm.data import ZeroShotDataset
+from classnorm.errors import ConfigError
+from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.nn.geometry import FeatureGeometry, signed_power
+from classnorm.training import Schedule, TrainingConfig, train
+
+__all__ = ["METHOD", "DescriptorKernel", "KernelConfig", "KernelModel"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelConfig(MethodConfig, TrainingConfig):
+    """The geometry, the kernel, and how far the closed form is refined. One setting for all data."""
+
+    power: float = 0.5
+    """Power of the features, sign kept."""
+    dimensions: int = 512
+    """Leading directions of the features that are kept."""
+    shrinkage: float = 0.3
+    """Of the covariance, toward a multiple of the identity."""
+    whitening: float = 0.35
+    """Directions are divided by their eigenvalue to this power; 0.5 whitens fully, which hurts."""
+    ridge: float = 0.3
+    """Penalty of the regression from descriptors to class means."""
+    blocks: str = ""
+    """Sizes of the parts of a descriptor that get kernels of their own, like 312,384 for attributes and text; empty is
+    one kernel for all."""
+    landmarks: int = 2000
+    """Seen classes that span the kernel's feature space; where there are more, these many are drawn by the seed."""
+    closed_form: bool = False
+    """Leave out the softmax refinement: nothing is trained."""
+    scale: float = 20.0
+    """Scores of the softmax are this times the cosine."""
+    map_rate: float = 0.03
+    """Learning rate of the linear map of the features, relative to `lr`."""
+    epochs: int = 3
+    """Passes over the training rows; more overfit to the seen classes."""
+    lr: float = 3e-3
+    """Learning rate of the coefficients."""
+    weight_decay: float = 0.0
+    """L2 penalty of the weights."""
+    schedule: Schedule = "cosine"
+    """How the learning rate falls: not at all, once by `lr_drop`, again and again by it, or along a cosine to 0."""
+    calibration: str = "validation:bias"
+    """validation (scale or bias, whichever is better), validation:scale, validation:bias, validation:grid (the paper's
+    five scales), none, scale:S (seen scores times S), or bias:B (seen scores minus B)."""
+    validation_splits: int = 4
+    """Validation splits to average over; each costs a fraction of a second or so."""
+
+    def check(self) -> None:
+        MethodConfig.check(self)
+        TrainingConfig.check(self)
+        for name in ("power", "ridge", "scale"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be positive")
+        for name in ("shrinkage", "whitening", "map_rate"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
+        for name in ("dimensions", "landmarks"):
+            if getattr(self, name) < 2:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 2")
+
+    def block_sizes(self, d_a: int) -> list[int]:
+        """The parts of a descriptor."""
+        try:
+            sizes = [int(part) for part in self.blocks.split(",")] if self.blocks else [d_a]
+        except ValueError:
+            sizes = []
+        if sum(sizes) != d_a or min(sizes, default=0) < 1:
+            raise ConfigError(f"blocks is {self.blocks!r}; give sizes that add up to the {d_a} descriptor dimensions")
+        return sizes
+
+
+class DescriptorKernel(nn.Module):
+    """Descriptors → features of a Gaussian kernel, a mean of one kernel per block."""
+
+    center: Tensor
+    spread: Tensor
+    landmarks: Tensor
+    bandwidths: Tensor
+    basis: Tensor
+
+    def __init__(self, sizes: list[int], n_landmarks: int, rank: int) -> None:
+        super().__init__()
+        self.sizes = sizes
+        d_a = sum(sizes)
+        self.register_buffer("center", torch.zeros(d_a))
+        self.register_buffer("spread", torch.ones(d_a))
+        self.register_buffer("landmarks", torch.zeros(n_landmarks, d_a))
+        self.register_buffer("bandwidths", torch.ones(len(sizes)))
+        self.register_buffer("basis", torch.zeros(n_landmarks, rank))
+
+    @classmethod
+    def fit(cls, descriptors: Tensor, sizes: list[int], n_landmarks: int, seed: int) -> DescriptorKernel:
+        """On the descriptors [n_seen, d_a] of the seen classes."""
+        n = len(descriptors)
+        chosen = torch.arange(n)
+        if n > n_landmarks:
+            chosen = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:n_landmarks].sort().values
+        kernel = cls(sizes, len(chosen), len(chosen))
+        kernel.center.copy_(descriptors.mean(dim=0))
+        deviation = descriptors.std(dim=0)
+        kernel.spread.copy_(torch.where(deviation > 1e-8, deviation, torch.ones_like(deviation)).sqrt())
+        kernel.landmarks.copy_(kernel._placed(descriptors[chosen]))
+        for i, part in enumerate(_blocks(kernel.landmarks, sizes)):
+            pairs = torch.pdist(part.double()).square()
+            median = float(pairs.median())
+            kernel.bandwidths[i] = median if median > 1e-8 else 1.0
+        gram = kernel._gram(kernel.landmarks.double())
+        values, vectors = torch.linalg.eigh(gram)
+        kept = values > 1e-7 * values[-1]
+        kernel.basis = (vectors[:, kept] * values[kept].rsqrt()).to(kernel.center.dtype)
+        return kernel
+
+    def _placed(self, descriptors: Tensor) -> Tensor:
+        """Centred, divided by the root of the deviation, each block of unit length."""
+        parts = _blocks((descriptors - self.center) / self.spread, self.sizes)
+        return torch.cat([F.normalize(part, dim=1) for part in parts], dim=1)
+
+    def _gram(self, placed: Tensor) -> Tensor:
+        """[n, n_landmarks], the mean of the blocks' kernels."""
+        landmarks = self.landmarks.to(placed.dtype)
+        total = torch.zeros(len(placed), len(landmarks), dtype=placed.dtype, device=placed.device)
+        blocks = zip(_blocks(placed, self.sizes), _blocks(landmarks, self.sizes), self.bandwidths, strict=True)
+        for rows, marks, bandwidth in blocks:
+            squared = (2.0 - 2.0 * rows @ marks.T).clamp(min=0.0)  # both sides have unit length
+            total += torch.exp(-squared / bandwidth.to(placed.dtype))
+        return total / len(self.sizes)
+
+    def forward(self, descriptors: Tensor) -> Tensor:
+        """[n, d_a] → [n, rank]."""
+        return self._gram(self._placed(descriptors)) @ self.basis
+
+
+def _blocks(table: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:
+    """The parts of each row."""
+    parts: tuple[Tensor, ...] = torch.split(table, sizes, dim=1)
+    return parts
+
+
+class KernelModel(ZeroShotModel):
+    """Geometry, kernel, the coefficients between them, and a linear map of the features that starts as the identity."""
+
+    def __init__(self, config: KernelConfig, d_z: int, kernel: DescriptorKernel) -> None:
+        super().__init__()
+        self.geometry = FeatureGeometry(d_z, config.dimensions, config.power, config.shrinkage, config.whitening)
+        self.kernel = kernel
+        k = self.geometry.projection.shape[1]
+        self.coefficients = nn.Parameter(torch.zeros(kernel.basis.shape[1], k))
+        self.map = nn.Parameter(torch.zeros(k, k))
+        self.map_rate, self.scale = config.map_rate, config.scale
+
+    def prototypes(self, descriptors: Tensor) -> Tensor:
+        """[n_classes, d_a] → [n_classes, k], of unit length."""
+        return F.normalize(self.kernel(descriptors) @ self.coefficients, dim=1)
+
+    def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
+        return self.scale * self.mapped(self.geometry(features)) @ prototypes.T
+
+    def mapped(self, placed: Tensor) -> Tensor:
+        """Placed features through the linear map, of unit length again. Adam steps are as long in every weight: the
+        factor makes those of the map shorter."""
+        return F.normalize(placed + self.map_rate * placed @ self.map, dim=1)
+
+
+def build(config: KernelConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> KernelModel:
+    """A model to load weights into; they know the number of landmarks."""
+    return KernelModel(config, d_z, DescriptorKernel(config.block_sizes(d_a), *weights["kernel.basis"].shape))
+
+
+def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitContext) -> Fitted:
+    """The closed form, and a few epochs from there."""
+    config.check()
+    rows = TrainingRows.of(dataset, torch.device("cpu"))
+    kernel = DescriptorKernel.fit(rows.descriptors, config.block_sizes(dataset.d_a), config.landmarks, seed)
+    model = KernelModel(config, dataset.d_z, kernel)
+    model.geometry.fit(rows.features)
+    with torch.no_grad():
+        model.coefficients.copy_(ridge(kernel(rows.descriptors), class_means(model.geometry, rows), config.ridge))
+    model = model.to(context.device)
+    if config.closed_form:
+        return Fitted(model.eval(), [])
+    placed = model.geometry(rows.features.to(context.device))
+    features = kernel(rows.descriptors.to(context.device))
+
+    def loss(batch: Tensor, labels: Tensor) -> Tensor:
+        prototypes = F.normalize(features @ model.coefficients, dim=1)
+        return F.cross_entropy(config.scale * model.mapped(batch) @ prototypes.T, labels)
+
+    history = train(
+        model,
+        loss,
+        placed,
+        rows.labels.to(context.device),
+        config,
+        seed=seed,
+        checkpoints=checkpoints(dataset, "kernel", config, seed, context),
+        progress=context.progress,
+        hint="lower --lr",
+    )
+    return Fitted(model, history)
+
+
+def class_means(geometry: FeatureGeometry, rows: TrainingRows) -> Tensor:
+    """[n_seen, k]: the geometry of each class's mean powered feature, of unit length; sums of it add up exactly."""
+    powered = signed_power(rows.features, geometry.power)
+    sums = torch.zeros(len(rows.descriptors), powered.shape[1]).index_add_(0, rows.labels, powered)
+    counts = torch.bincount(rows.labels, minlength=len(sums))
+    return geometry.place(sums / counts[:, None])
+
+
+def ridge(features: Tensor, targets: Tensor, penalty: float) -> Tensor:
+    """(ΦᵀΦ + λI)⁻¹ Φᵀ M, in float64."""
+    phi, means = features.double(), targets.double()
+    gram = phi.T @ phi + penalty * torch.eye(phi.shape[1], dtype=torch.float64)
+    solution: Tensor = torch.linalg.solve(gram, phi.T @ means)
+    return solution.to(features.dtype)
+
+
+def reference(dataset: ZeroShotDataset) -> KernelConfig:
+    """One setting for all data."""
+    return KernelConfig()
+
+
+def closed_form(dataset: ZeroShotDataset) -> KernelConfig:
+    """Without the softmax refinement."""
+    return KernelConfig(closed_form=True)
+
+
+RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {
+    "reference": reference,
+    "paper": reference,
+    "closed-form": closed_form,
+}
+METHOD = Method(config=KernelConfig, recipes=RECIPES, build=build, fit=fit)
