@@ -48,7 +48,7 @@ def test_a_good_a_vanished_and_a_large_variance_are_told_apart(tiny, monkeypatch
 
 
 def test_the_formulas_own_gamma_is_named(tiny, advice):
-    assert f"γ = {gamma_for_variance(1.0, 16):.1f} for 16-d features" in advice[0][2]
+    assert f"γ = {gamma_for_variance(1.0, 16):.1f};" in advice[0][2]
 
 
 def test_a_gain_by_class_normalization_is_told_as_a_ratio(advice):

@@ -81,7 +81,6 @@ def test_an_image_split_decides_the_training_rows(classnorm, bundle, tmp_path):
         (["--seeds", "0"], "at least 1"),
         (["--lr", "-1"], "lr is -1.0"),
         (["--encoder", "convnet-gray"], "--images DIR"),
-        (["--encoder", "nothing"], "unknown encoder"),
         (["--validation-tasks", "9"], "at least 2 must choose"),
         (["--validation-tasks", "2", "--lr", "0.1"], "nothing to choose"),
         (["--image-split", "absent.txt"], "absent.txt"),

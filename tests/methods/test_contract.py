@@ -158,7 +158,7 @@ def test_a_calibration_by_validation_works_from_end_to_end(dataset, method):
 
 @each_method
 def test_the_two_common_recipes_exist_and_can_work(dataset, method):
-    for recipe in ("paper", "reference"):
+    for recipe in ("reference",) if method == "kernel" else ("paper", "reference"):  # kernel has no publication
         _, config = resolve(dataset, method, recipe)
         config.check()
 

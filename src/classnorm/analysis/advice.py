@@ -26,11 +26,11 @@ def variance_advice(dataset: ZeroShotDataset, seeds: int = 3) -> tuple[list[str]
     lines = []
     for name, variance in found.items():
         if variance <= 0:
-            lines.append(f"The 3-layer MLP {name}: all classes have the same logits at the start; it cannot learn.")
+            lines.append(f"The MLP {name}, as `train` starts it: all classes have the same logits; it cannot learn.")
             continue
         wanted = gamma * variance**-0.25
         lines.append(
-            f"The 3-layer MLP {name}: logit variance at initialisation is {variance:.2g} (γ = {gamma:g}): "
+            f"The MLP {name}, as `train` starts it: logit variance at initialisation is {variance:.2g} (γ {gamma:g}): "
             + (
                 "close to 1, as it should be."
                 if 0.5 <= variance <= 2
@@ -38,7 +38,8 @@ def variance_advice(dataset: ZeroShotDataset, seeds: int = 3) -> tuple[list[str]
             )
         )
     lines.append(
-        f"The paper's formula suggests γ = {gamma_for_variance(1.0, dataset.d_z):.1f} for {dataset.d_z}-d features."
+        f"For zero-mean features of {dataset.d_z} dimensions the paper's formula would say γ = "
+        f"{gamma_for_variance(1.0, dataset.d_z):.1f}; prefer the measured one."
     )
     ratio = found["with class normalization"] / max(found["without class normalization"], 1e-12)
     if ratio >= 1.5:

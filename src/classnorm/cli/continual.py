@@ -19,6 +19,7 @@ from classnorm.continual import STRATEGIES, TaskStream, configure, read_image_sp
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.experiments.continual import (
+    MARKER,
     SCORES,
     ContinualExperiment,
     ImageMode,
@@ -96,6 +97,9 @@ class Continual:
         out = self.out or Path("runs") / dataset.name / f"continual-{self.strategy}-{kind}"
         if self.validation_tasks:
             experiments = self._validated(experiments, out)
+        for experiment in experiments:
+            if not self.resume and (out / f"seed-{experiment.seed}" / MARKER).is_file():
+                notice(f"replacing the finished run {out / f'seed-{experiment.seed}'}", self.output.quiet)
         documents = []
         for experiment in experiments:
             with stream_progress(f"seed {experiment.seed}", self.output.quiet) as progress:

@@ -80,7 +80,15 @@ def parse_for_method(command: type[Command], arguments: Sequence[str], program: 
     from classnorm.methods import METHODS
 
     configs = {name: method.config for name, method in METHODS.items()}
-    return parse_with_settings(command, arguments, program, "method", MethodCommand.method, configs)
+    chosen = _named(arguments, "method", MethodCommand.method)
+    recipes = ", ".join(METHODS[chosen].recipes) if chosen in METHODS else ""
+    help_text = f"Preset of {chosen}: {recipes}; or the recipe.json of a search."
+    recipe = (
+        "recipe",
+        Annotated[str, tyro.conf.arg(metavar="NAME", help=help_text)],
+        dataclasses.field(default="reference"),
+    )
+    return parse_with_settings(command, arguments, program, "method", MethodCommand.method, configs, [recipe])
 
 
 def parse_with_settings(
@@ -90,6 +98,7 @@ def parse_with_settings(
     flag: str,
     default: str,
     configs: Mapping[str, type[Any]],
+    more: Sequence[tuple[str, Any, Any]] = (),
 ) -> Command:
     """The command with its flags filled in; `--flag NAME` decides whose settings are among them."""
     chosen = _named(arguments, flag, default)
@@ -98,6 +107,7 @@ def parse_with_settings(
     names = ", ".join(configs)
     help_text = f"Which {flag}: {names}. Each has settings of its own: {program} --{flag} NAME --help."
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+        *more,
         (flag, Annotated[str, tyro.conf.arg(metavar="NAME", help=help_text)], dataclasses.field(default=chosen)),
         ("settings", settings_type(configs[chosen])),
     ]

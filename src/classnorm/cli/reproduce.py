@@ -147,7 +147,10 @@ def _print(artifact: Artifact) -> None:
     for table in artifact.tables:
         if table.header[0] == "published":
             continue  # wide, and in the files and on the page
-        print_table(rich_table(table))
+        shown = rich_table(table)
+        if table.is_ranked:
+            shown.caption = "* best, + second best"
+        print_table(shown)
     if artifact.verdicts:
         print_table(rich_table(verdict_table(artifact.verdicts)))
     for note in artifact.notes:

@@ -30,6 +30,7 @@ from classnorm.metrics import continual_scores
 from classnorm.training import Device, pick_device
 
 __all__ = [
+    "MARKER",
     "SCORES",
     "VALIDATION_TASKS",
     "ContinualExperiment",
@@ -44,7 +45,7 @@ __all__ = [
 Selection = Literal["mAUC", "mH", "mJA"]
 SCORES = ("mSA", "mUA", "mH", "mAUC", "mJA", "forgetting")
 VALIDATION_TASKS = 3
-_MARKER = "continual.json"
+MARKER = "continual.json"
 _RATES = (1e-3, 5e-3, 2e-2, 0.1, 0.5)
 """Learning rates of the embedder: the paper's two, and larger ones, which models without CN need on features."""
 
@@ -61,14 +62,15 @@ class ImageMode:
 
     def load(self, dataset: ZeroShotDataset, seed: int, device: torch.device) -> tuple[nn.Module, ImageInputs]:
         """The encoder's network, drawn by the seed if it is not pretrained, and the pictures, decoded once."""
+        if dataset.images is None and (self.folder is None or dataset.image_files is None):
+            raise DataError(f"{dataset.name}: has no images; say where its image files lie with --images DIR")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             encoder = load_encoder(self.encoder, self.size)
         if self.folder is not None and dataset.image_files is not None:
             files = [self.folder / file for file in dataset.image_files]
             return encoder.module, ImageInputs(files, encoder.preprocessing, device=device, cache=cache_folder())
-        if dataset.images is None:
-            raise DataError(f"{dataset.name}: has no images; say where its image files lie with --images DIR")
+        assert dataset.images is not None
         return encoder.module, ImageInputs(dataset.images, encoder.preprocessing, device=device)
 
     def key(self) -> list[Any]:
@@ -88,7 +90,7 @@ class ContinualExperiment:
     part: tuple[int, int | None] = (0, None)
     images: ImageMode | None = None
     """None learns from the dataset's features."""
-    marker = _MARKER
+    marker = MARKER
 
     @cached_property
     def stream(self) -> TaskStream:
@@ -119,7 +121,7 @@ def run_continual(
     """Learn the stream into a folder; what was interrupted goes on after its last finished task."""
     make_folder(folder)
     with locked(folder):
-        if resume and (folder / _MARKER).is_file():
+        if resume and (folder / MARKER).is_file():
             document = read_scores(folder)
             if document.get("key") != experiment.name:
                 raise ConfigError(f"{folder}: holds a finished run with other settings; choose another --out")
@@ -167,7 +169,7 @@ def run_continual(
             "command": command,
             **(extra or {}),
         }
-        write_json(folder / _MARKER, document)
+        write_json(folder / MARKER, document)
         for file in folder.glob("logits-*.npy"):
             file.unlink()  # the scores are what is kept
         return document
@@ -181,10 +183,10 @@ def _number(value: float) -> float | None:
 def read_scores(folder: Path) -> dict[str, Any]:
     """What a finished run wrote."""
     try:
-        document: dict[str, Any] = json.loads((folder / _MARKER).read_text(encoding="utf-8"))
+        document: dict[str, Any] = json.loads((folder / MARKER).read_text(encoding="utf-8"))
         document["scores"], document["per_task"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder / _MARKER}: not a readable result; run it again") from error
+        raise DataError(f"{folder / MARKER}: not a readable result; run it again") from error
     return document
 
 

@@ -250,7 +250,6 @@ def closed_form(dataset: ZeroShotDataset) -> KernelConfig:
 
 RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {
     "reference": reference,
-    "paper": reference,
     "closed-form": closed_form,
 }
 METHOD = Method(config=KernelConfig, recipes=RECIPES, build=build, fit=fit)
