@@ -13,10 +13,18 @@ from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.methods.classnorm import ClassNormConfig, prepare
 from classnorm.methods.method import TrainingRows
+from classnorm.nn import Initialization
 
 __all__ = ["SMOOTHNESS_MODELS", "gradient_norms"]
 
-SMOOTHNESS_MODELS = ("MLP classifier", "3-layer MLP", "3-layer MLP + CN")
+SMOOTHNESS_MODELS = (
+    "MLP classifier",
+    "3-layer MLP",
+    "3-layer MLP + CN",
+    "3-layer MLP −NS",
+    "3-layer MLP + CN −NS",
+)
+"""The classifier, and the zero-shot MLP with scaled cosines and with plain dot products, each without and with CN."""
 
 
 def gradient_norms(
@@ -35,7 +43,8 @@ def gradient_norms(
 
     Args:
         config: settings of the zero-shot models (width, attribute normalization); the classifier has the same width.
-        model: one of `SMOOTHNESS_MODELS`.
+        model: one of `SMOOTHNESS_MODELS`. Without CN the model with cosines starts as PyTorch starts it, the one with
+            dot products as Kaiming et al. do, so that its logits have a size at all.
     """
     if model not in SMOOTHNESS_MODELS:
         raise unknown_name("model", model, SMOOTHNESS_MODELS)
@@ -70,9 +79,13 @@ def _model(
             hidden = [nn.Linear(dataset.d_z, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
             classifier = nn.Sequential(*hidden, nn.Linear(width, n_classes))
         return classifier, classifier
-    if model == "3-layer MLP":
-        config = config.replace(normalization="none", init="torch")
-    problem = prepare(dataset, config.replace(layers=3, logits="cosine"), seed, torch.device("cpu"))
+    config = config.replace(layers=3, logits="dot" if model.endswith("−NS") else "cosine")
+    if "CN" not in model:
+        init: Initialization = "kaiming_fan_in" if config.logits == "dot" else "torch"
+        config = config.replace(normalization="none", init=init, hidden_init=init)
+    problem = prepare(dataset, config, seed, torch.device("cpu"))
+    if config.logits == "dot":
+        return problem.model, problem.logits
     return problem.model, lambda features: problem.logits(F.normalize(features, dim=1))
 
 
