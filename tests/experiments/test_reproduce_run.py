@@ -10,11 +10,12 @@ import pytest
 from classnorm.data import Split, SyntheticConfig, load, save_bundle, synthetic
 from classnorm.errors import ClassNormError
 from classnorm.experiments.engine import Engine
+from classnorm.experiments.reproduce.artifact import ranks
 from classnorm.experiments.reproduce.catalog import CATALOG
 from classnorm.experiments.reproduce.claims import Claim
 from classnorm.experiments.reproduce.columns import Column, find_columns
 from classnorm.experiments.reproduce.rows import CN, THREE_LAYERS
-from classnorm.experiments.reproduce.run import Effort, Workshop, ranks, table_artifact
+from classnorm.experiments.reproduce.run import Effort, Workshop, table_artifact
 from classnorm.experiments.reproduce.tables import TABLES, TableSpec
 
 SMALL = {"hidden": 16, "epochs": 2, "lr": 3e-3, "calibration": "none"}

@@ -14,7 +14,7 @@ import numpy as np
 import tyro
 
 from classnorm.cli.console import batch_progress, notice, print_json, print_table, stream_progress
-from classnorm.cli.options import DataOptions, OutputOptions, given, parse_with_settings
+from classnorm.cli.options import DataOptions, OutputOptions, chosen_seeds, given, parse_with_settings
 from classnorm.continual import STRATEGIES, TaskStream, configure, read_image_split
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
@@ -85,7 +85,7 @@ class Continual:
     output: Annotated[OutputOptions, tyro.conf.arg(name="")]
 
     def run(self, command: str) -> None:
-        seeds = self._seeds()
+        seeds = chosen_seeds(self.seed, self.seeds)
         dataset = self.source.load(self.data)
         if self.image_split is not None:
             split = read_image_split(self.image_split, dataset.image_files)
@@ -140,13 +140,6 @@ class Continual:
                 grid=grid,
                 progress=progress,
             )
-
-    def _seeds(self) -> list[int]:
-        if self.seed is not None and self.seeds is not None:
-            raise ConfigError("--seed and --seeds exclude each other: one run with a given seed, or seeds 0 … N−1")
-        if self.seeds is not None and self.seeds < 1:
-            raise ConfigError(f"--seeds is {self.seeds}; it must be at least 1")
-        return list(range(self.seeds)) if self.seeds is not None else [self.seed or 0]
 
     def _document(self, dataset: ZeroShotDataset, documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         keys = ("seed", "scores", "per_task", "matrix", "config", "stream", "train_seconds", "folder")

@@ -14,12 +14,13 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 from classnorm.data import AttributesKey, ZeroShotDataset, load
-from classnorm.errors import unknown_name
+from classnorm.errors import ConfigError, unknown_name
 
 __all__ = [
     "DataOptions",
     "MethodCommand",
     "OutputOptions",
+    "chosen_seeds",
     "given",
     "parse",
     "parse_for_method",
@@ -168,3 +169,16 @@ def _metavar(hint: Any) -> str | None:
 def given(settings: Any) -> dict[str, Any]:
     """The settings that were given."""
     return {name: value for name, value in vars(settings).items() if value is not None}
+
+
+def chosen_seeds(seed: int | None, seeds: int | None) -> list[int]:
+    """What `--seed` and `--seeds` ask for: one run with a given seed, or seeds 0 … N−1."""
+    if seed is not None and seeds is not None:
+        raise ConfigError("--seed and --seeds exclude each other: one run with a given seed, or seeds 0 … N−1")
+    if seeds is not None:
+        if seeds < 1:
+            raise ConfigError(f"--seeds is {seeds}; it must be at least 1")
+        return list(range(seeds))
+    if seed is not None and seed < 0:
+        raise ConfigError(f"--seed is {seed}; it must not be negative")
+    return [seed or 0]

@@ -13,8 +13,7 @@ import numpy as np
 import tyro
 
 from classnorm.cli.console import notice, print_json, print_table, progress_display
-from classnorm.cli.options import DataOptions, MethodCommand, OutputOptions, given, parse_for_method
-from classnorm.errors import ConfigError
+from classnorm.cli.options import DataOptions, MethodCommand, OutputOptions, chosen_seeds, given, parse_for_method
 from classnorm.experiments.run import Experiment, dataset_record, run
 from classnorm.experiments.run_folder import RESULT, Result
 from classnorm.methods import resolve
@@ -53,7 +52,7 @@ class Train(MethodCommand):
     output: Annotated[OutputOptions, tyro.conf.arg(name="")]
 
     def run(self, command: str) -> None:
-        seeds = self._seeds()
+        seeds = chosen_seeds(self.seed, self.seeds)
         dataset = self.source.load(self.data)
         _, config = resolve(dataset, self.method, self.recipe, **given(self.settings))
         for text in dataset.notices:
@@ -85,17 +84,6 @@ class Train(MethodCommand):
         )
         calibrations = ", ".join(dict.fromkeys(result.document["calibration"] for result in results))
         print(f"calibration: {calibrations}\nruns: {out}")
-
-    def _seeds(self) -> list[int]:
-        if self.seed is not None and self.seeds is not None:
-            raise ConfigError("--seed and --seeds exclude each other: one run with a given seed, or seeds 0 … N−1")
-        if self.seeds is not None:
-            if self.seeds < 1:
-                raise ConfigError(f"--seeds is {self.seeds}; it must be at least 1")
-            return list(range(self.seeds))
-        if self.seed is not None and self.seed < 0:
-            raise ConfigError(f"--seed is {self.seed}; it must not be negative")
-        return [self.seed or 0]
 
     def _document(self, dataset: dict[str, Any], results: Sequence[Result]) -> dict[str, Any]:
         keys = ("seed", "scores", "calibration", "validation", "train_seconds", "fit_seconds")

@@ -116,7 +116,6 @@ def run_continual(
     resume: bool = False,
     progress: StreamProgress | None = None,
     command: str = "",
-    extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Learn the stream into a folder; what was interrupted goes on after its last finished task."""
     make_folder(folder)
@@ -167,7 +166,6 @@ def run_continual(
             "threads": torch.get_num_threads(),
             "versions": versions(),
             "command": command,
-            **(extra or {}),
         }
         write_json(folder / MARKER, document)
         for file in folder.glob("logits-*.npy"):

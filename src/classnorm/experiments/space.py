@@ -40,6 +40,20 @@ class Range:
 Space = Mapping[str, Choice | Range]
 
 
+_RANKING: dict[str, Space] = {
+    "grid": {
+        "lr": Choice((1e-3, 3e-3)),
+        "margin": Choice((0.3, 1.0)),
+        "epochs": Choice((25, 50)),
+    },
+    "tpe": {
+        "lr": Range(3e-4, 1e-2, log=True),
+        "margin": Range(0.1, 3.0, log=True),
+        "epochs": Range(10, 100, log=True, whole=True),
+        "weight_decay": Range(1e-6, 1e-3, log=True),
+    },
+}
+
 DEFAULT_SPACES: dict[str, dict[str, Space]] = {
     "classnorm": {
         "grid": {  # the values of the paper's hyperparameter table
@@ -96,45 +110,9 @@ DEFAULT_SPACES: dict[str, dict[str, Space]] = {
             "hidden": Choice((600, 1200, 2400)),
         },
     },
-    "devise": {
-        "grid": {
-            "lr": Choice((1e-3, 3e-3)),
-            "margin": Choice((0.3, 1.0)),
-            "epochs": Choice((25, 50)),
-        },
-        "tpe": {
-            "lr": Range(3e-4, 1e-2, log=True),
-            "margin": Range(0.1, 3.0, log=True),
-            "epochs": Range(10, 100, log=True, whole=True),
-            "weight_decay": Range(1e-6, 1e-3, log=True),
-        },
-    },
-    "ale": {
-        "grid": {
-            "lr": Choice((1e-3, 3e-3)),
-            "margin": Choice((0.3, 1.0)),
-            "epochs": Choice((25, 50)),
-        },
-        "tpe": {
-            "lr": Range(3e-4, 1e-2, log=True),
-            "margin": Range(0.1, 3.0, log=True),
-            "epochs": Range(10, 100, log=True, whole=True),
-            "weight_decay": Range(1e-6, 1e-3, log=True),
-        },
-    },
-    "sje": {
-        "grid": {
-            "lr": Choice((1e-3, 3e-3)),
-            "margin": Choice((0.3, 1.0)),
-            "epochs": Choice((25, 50)),
-        },
-        "tpe": {
-            "lr": Range(3e-4, 1e-2, log=True),
-            "margin": Range(0.1, 3.0, log=True),
-            "epochs": Range(10, 100, log=True, whole=True),
-            "weight_decay": Range(1e-6, 1e-3, log=True),
-        },
-    },
+    "devise": _RANKING,
+    "ale": _RANKING,
+    "sje": _RANKING,
     "eszsl": {
         "grid": {  # part of the publication's grid of powers of ten
             "feature_penalty": Choice((1e2, 1e3, 1e4)),

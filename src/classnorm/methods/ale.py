@@ -22,13 +22,6 @@ __all__ = ["METHOD", "ALEConfig", "ale_loss"]
 class ALEConfig(RankingConfig):
     """ALE. The defaults are the `reference` recipe."""
 
-    epochs: int = 50
-    """Passes over the training rows; the model of the last one is the result."""
-    batch_size: int = 128
-    """Rows per step."""
-    lr: float = 1e-3
-    """Learning rate."""
-
 
 def ale_loss(scores: Tensor, labels: Tensor, margin: float, weights: Tensor | None = None) -> Tensor:
     r"""Weighted ranking loss :math:`\frac{\beta_r}{r} \sum_c [\Delta + F(x, a_c) - F(x, a_y)]_+`, mean over rows.

@@ -21,13 +21,6 @@ __all__ = ["METHOD", "DeViSEConfig", "devise_loss"]
 class DeViSEConfig(RankingConfig):
     """DeViSE. The defaults are the `reference` recipe."""
 
-    epochs: int = 50
-    """Passes over the training rows; the model of the last one is the result."""
-    batch_size: int = 128
-    """Rows per step."""
-    lr: float = 1e-3
-    """Learning rate."""
-
 
 def devise_loss(scores: Tensor, labels: Tensor, margin: float) -> Tensor:
     r"""Sum of the hinges of all wrong classes, mean over rows: [b, n_classes], [b] → scalar."""

@@ -37,6 +37,13 @@ class RankingConfig(MethodConfig, TrainingConfig):
     attribute_normalization: AttributeNormalizationKind = "unit"
     """Descriptors: `unit` norm times √d_a, `unit-plain` without the factor, `standardize`, or `none`."""
 
+    epochs: int = 50
+    """Passes over the training rows; the model of the last one is the result."""
+    batch_size: int = 128
+    """Rows per step."""
+    lr: float = 1e-3
+    """Learning rate."""
+
     def check(self) -> None:
         MethodConfig.check(self)
         TrainingConfig.check(self)

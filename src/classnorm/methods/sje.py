@@ -21,13 +21,6 @@ __all__ = ["METHOD", "SJEConfig", "sje_loss"]
 class SJEConfig(RankingConfig):
     """SJE. The defaults are the `reference` recipe."""
 
-    epochs: int = 50
-    """Passes over the training rows; the model of the last one is the result."""
-    batch_size: int = 128
-    """Rows per step."""
-    lr: float = 1e-3
-    """Learning rate."""
-
 
 def sje_loss(scores: Tensor, labels: Tensor, margin: float) -> Tensor:
     r"""The largest hinge of a wrong class, mean over rows: [b, n_classes], [b] → scalar."""

@@ -12,6 +12,7 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from classnorm.experiments.reproduce import artifact
 from classnorm.experiments.reproduce.artifact import Cell, Table
 from classnorm.metrics.bootstrap import Difference
 from classnorm.report.differences import Comparison
@@ -35,15 +36,10 @@ _TIMES = ("train_seconds", "fit_seconds")
 
 
 def ranks(groups: Sequence[Group], name: str) -> list[int | None]:
-    """1 for the best mean, 2 for the second best, as far as the printed digits tell them apart.
-
-    Those that tie share a rank: after two bests there is no second best. A model alone has no rank.
-    """
-    means = [round(group.mean(name), 1) for group in groups]
+    """The ranks of the groups' means, see `artifact.ranks`; a model alone has none."""
     if len(groups) < 2:
         return [None] * len(groups)
-    places = [None if math.isnan(mean) else 1 + sum(other > mean for other in means) for mean in means]
-    return [place if place in (1, 2) else None for place in places]
+    return artifact.ranks([group.mean(name) for group in groups])
 
 
 def results_table(groups: Sequence[Group], title: str = "") -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from classnorm.errors import DataError
 from classnorm.files import write_json
 
-__all__ = ["ARTIFACT", "Artifact", "Cell", "Plot", "Series", "Table", "Verdict", "find_artifacts"]
+__all__ = ["ARTIFACT", "Artifact", "Cell", "Plot", "Series", "Table", "Verdict", "find_artifacts", "ranks"]
 
 ARTIFACT = "artifact.json"
 
@@ -21,6 +22,15 @@ class Cell:
     text: str
     rank: int | None = None
     """1 for the best of its column, 2 for the second best."""
+
+
+def ranks(means: Sequence[float]) -> list[int | None]:
+    """1 for the best mean, 2 for the second best, as far as the printed digits tell them apart; None for a NaN.
+
+    Those that tie share a rank: after two bests there is no second best.
+    """
+    places = [1 + sum(round(other, 1) > round(mean, 1) for other in means) for mean in means]
+    return [None if math.isnan(mean) or place > 2 else place for place, mean in zip(places, means, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,11 @@ class Column:
         return f"{self.name} ({self.features or self.dataset.provenance.get('features', 'own features')})"
 
     @property
+    def attributes(self) -> Path | None:
+        """The GBU folder with its attributes, which may be there without features."""
+        return self.source if isinstance(self.source, Path) and (self.source / "att_splits.mat").is_file() else None
+
+    @property
     def folder(self) -> Path | None:
         """Its GBU folder, if it is in one."""
         return self.source if isinstance(self.source, Path) and self.source.is_dir() else None

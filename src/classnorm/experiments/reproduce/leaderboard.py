@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from classnorm.errors import TrainingError
-from classnorm.experiments.reproduce.artifact import Artifact, Cell, Plot, Series, Table, Verdict
+from classnorm.experiments.reproduce.artifact import Artifact, Cell, Plot, Series, Table, Verdict, ranks
 from classnorm.experiments.reproduce.claims import judge_bounds, judge_difference, signed
 from classnorm.experiments.reproduce.columns import Column
-from classnorm.experiments.reproduce.run import Workshop, ranks
+from classnorm.experiments.reproduce.run import Workshop
 from classnorm.experiments.run import Experiment
 from classnorm.experiments.run_folder import Result
 from classnorm.experiments.search import SearchConfig, search
@@ -124,7 +123,7 @@ def _winner(workshop: Workshop, column: Column, entry: Entry) -> Any:
             column.dataset, entry.method, base, space, settings, workshop.folder / "fits", workshop.engine, progress
         )
     path: Path = workshop.folder / "leaderboard" / "searches" / f"{column.name}-{entry.label}.json"
-    write_json(path, {"best": best.as_dict(), "trials": [json.loads(json.dumps(vars(t))) for t in trials]})
+    write_json(path, {"best": best.as_dict(), "trials": [asdict(trial) for trial in trials]})
     return best
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from classnorm.errors import ClassNormError
 from classnorm.experiments.engine import Engine, Progress, failure, run_tasks
-from classnorm.experiments.reproduce.artifact import Artifact, Cell, Table, Verdict
+from classnorm.experiments.reproduce.artifact import Artifact, Cell, Table, Verdict, ranks
 from classnorm.experiments.reproduce.claims import judge_difference, signed
 from classnorm.experiments.reproduce.columns import Column
 from classnorm.experiments.reproduce.published import BENCHMARKS, FEATURES, published, published_columns
@@ -194,11 +194,6 @@ def _detail(spec: TableSpec, column: Column, measured: Mapping[tuple[str, str], 
 
 def _places(spec: TableSpec, column: Column, measured: Mapping[tuple[str, str], Measured]) -> list[int | None]:
     return ranks([float(np.mean(measured[row.label, column.name].values("harmonic"))) for row in spec.rows])
-
-
-def ranks(means: Sequence[float]) -> list[int | None]:
-    places = [1 + sum(round(other, 1) > round(mean, 1) for other in means) for mean in means]
-    return [None if np.isnan(mean) or place > 2 else place for place, mean in zip(places, means, strict=True)]
 
 
 def _published_table(spec: TableSpec) -> Table:

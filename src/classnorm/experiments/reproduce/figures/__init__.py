@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from classnorm.experiments.reproduce.artifact import Artifact
 from classnorm.experiments.reproduce.figures.attributes import correlations, histograms, normality
-from classnorm.experiments.reproduce.figures.common import FigureSpec
+from classnorm.experiments.reproduce.figures.figure import FigureSpec
 from classnorm.experiments.reproduce.figures.formula import variance_formula
 from classnorm.experiments.reproduce.figures.seen_scales import seen_scales
 from classnorm.experiments.reproduce.figures.smoothness import smoothness

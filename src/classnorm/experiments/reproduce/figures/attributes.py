@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from classnorm import analysis
 from classnorm.data import read_splits
 from classnorm.experiments.reproduce.artifact import Artifact, Plot, Series, Table, Verdict
 from classnorm.experiments.reproduce.claims import judge_bounds
-from classnorm.experiments.reproduce.figures.common import (
+from classnorm.experiments.reproduce.figures.figure import (
     FigureSpec,
     beyond,
     rounded,
@@ -25,8 +24,8 @@ def attribute_tables(workshop: Workshop) -> dict[str, Any]:
     """Attribute statistics of every dataset whose attributes are at hand; no features are needed."""
     found: dict[str, Any] = {}
     for column in [*workshop.columns, *beyond(workshop)]:
-        if isinstance(column.source, Path) and (column.source / "att_splits.mat").is_file():
-            found[column.name] = analysis.attribute_statistics(read_splits(column.source, "original_att")[1])
+        if column.attributes:
+            found[column.name] = analysis.attribute_statistics(read_splits(column.attributes, "original_att")[1])
         elif not column.missing:
             found[column.name] = analysis.attribute_statistics(column.dataset.descriptors)
     return found

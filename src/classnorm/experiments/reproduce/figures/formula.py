@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from classnorm import analysis
 from classnorm.data import load, simulate
 from classnorm.experiments.reproduce.artifact import Artifact, Plot, Series, Table, Verdict
 from classnorm.experiments.reproduce.claims import judge_bounds
-from classnorm.experiments.reproduce.figures.common import (
+from classnorm.experiments.reproduce.figures.figure import (
     FigureSpec,
     Sample,
     beyond,
@@ -114,8 +113,8 @@ def raw_samples(workshop: Workshop) -> Iterator[Sample]:
     """As `_samples`, with raw attributes where there are."""
     for column in [*workshop.columns, *beyond(workshop)]:
         if column.missing:
-            if isinstance(column.source, Path) and (column.source / "att_splits.mat").is_file():
-                dataset = simulate(column.source, attributes="original_att")
+            if column.attributes:
+                dataset = simulate(column.attributes, attributes="original_att")
                 yield Sample(dataset.name, dataset, 1, False)
         elif column.folder:
             raw = load(column.folder, features=column.features, attributes="original_att")

@@ -8,7 +8,7 @@ from classnorm.analysis.seen_scales import SCALES
 from classnorm.experiments.reproduce.artifact import Artifact, Plot, Series, Table, Verdict
 from classnorm.experiments.reproduce.claims import judge_bounds
 from classnorm.experiments.reproduce.diagnosis import Diagnosis
-from classnorm.experiments.reproduce.figures.common import (
+from classnorm.experiments.reproduce.figures.figure import (
     FigureSpec,
     diagnose,
     missing,

@@ -8,7 +8,7 @@ from classnorm import analysis
 from classnorm.experiments.reproduce.artifact import Artifact, Plot, Table, Verdict
 from classnorm.experiments.reproduce.claims import judge_difference
 from classnorm.experiments.reproduce.diagnosis import Diagnosis
-from classnorm.experiments.reproduce.figures.common import (
+from classnorm.experiments.reproduce.figures.figure import (
     FigureSpec,
     diagnose,
     mean_series,

@@ -12,7 +12,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.experiments.reproduce.artifact import Artifact, Plot, Table, Verdict
 from classnorm.experiments.reproduce.claims import judge_bounds
 from classnorm.experiments.reproduce.diagnosis import Diagnosis
-from classnorm.experiments.reproduce.figures.common import (
+from classnorm.experiments.reproduce.figures.figure import (
     FigureSpec,
     diagnose,
     mean_series,

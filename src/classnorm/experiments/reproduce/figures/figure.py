@@ -44,8 +44,8 @@ def samples(workshop: Workshop) -> Iterator[Sample]:
     for column in workshop.columns:
         if not column.missing:
             yield Sample(column.label, column.dataset, workshop.effort.seeds, True)
-        elif isinstance(column.source, Path) and (column.source / "att_splits.mat").is_file():
-            dataset = simulate(column.source)
+        elif column.attributes:
+            dataset = simulate(column.attributes)
             yield Sample(dataset.name, dataset, 1, False)
 
 
