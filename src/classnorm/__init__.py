@@ -11,15 +11,20 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from classnorm.estimator import ClassNormClassifier
     from classnorm.methods import Scorer, fit
 
-__all__ = ["Scorer", "__version__", "fit"]
+__all__ = ["ClassNormClassifier", "Scorer", "__version__", "fit"]
 
 __version__ = version("classnorm")
 
 
 def __getattr__(name: str) -> Any:
-    """Load PyTorch only when something needs it, so that `classnorm --help` answers at once."""
+    """Load PyTorch and scikit-learn only when something needs them, so that `classnorm --help` answers at once."""
+    if name == "ClassNormClassifier":
+        from classnorm.estimator import ClassNormClassifier
+
+        return ClassNormClassifier
     if name in ("Scorer", "fit"):
         from classnorm import methods
 

@@ -7,6 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+
+from classnorm import fit
+from classnorm.data import load
+from classnorm.methods.export import export_onnx
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -54,3 +60,18 @@ def test_the_stream_of_the_documentation_scores_a_model_of_ones_own(tmp_path):
     summary = ast.literal_eval(done.stdout.splitlines()[0])
     assert set(summary) == {"mSA", "mUA", "mH", "mAUC", "mJA", "forgetting"}
     assert summary["mH"] > 10  # chance is about 0.2
+
+
+def test_the_exported_model_of_the_documentation_classifies_and_takes_a_new_class(tmp_path):
+    data = load("synthetic:classes=12,unseen=3,rows=240,features=16,attributes=8")
+    scorer = fit(data, method="eszsl", calibration="bias:0.1")
+    export_onnx(scorer, tmp_path / "mine.onnx")
+    okapi = data.descriptors[:2].mean(axis=0)
+    np.save(tmp_path / "features.npy", data.features[:9].astype(np.float16))
+    np.save(tmp_path / "okapi.npy", okapi)
+    [script] = blocks("export.md")
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = data.features[:9].astype(np.float16)
+    expected = [scorer.predict(rows), scorer.add_classes({"okapi": okapi}).predict(rows)]
+    assert [ast.literal_eval(line) for line in done.stdout.splitlines()] == expected

@@ -8,7 +8,16 @@ import torch
 
 from classnorm.data import SyntheticConfig, synthetic, validation_dataset
 from classnorm.methods import FitContext, fit, fit_calibrated, resolve
-from classnorm.metrics import Calibration, calibrated_scores, choose_calibration, gzsl_scores, side_scores
+from classnorm.metrics import (
+    Calibration,
+    calibrated_scores,
+    choose_calibration,
+    expected_calibration_error,
+    fit_temperature,
+    gzsl_scores,
+    side_scores,
+    softmax,
+)
 
 CPU = FitContext(torch.device("cpu"))
 
@@ -76,3 +85,25 @@ def test_the_record_holds_the_scores_of_validation_fits_against_scale_and_bias(s
         ]
         for name in ("unseen", "seen", "harmonic"):
             assert curve[name][17] == pytest.approx(np.mean([s[name] for s in scores]), abs=1e-4)
+
+
+def test_the_temperature_is_that_of_calibrated_validation_scores(small_dataset, small):
+    method, config = resolve(small_dataset, calibration="validation:bias", validation_splits=2, **small)
+    fitted = fit_calibrated(small_dataset, "classnorm", method, config, 0, CPU)
+    scores, labels = [], []
+    for number in range(2):
+        part = validation_dataset(small_dataset, "matched", seed=number)
+        scorer = fit(part, calibration=str(fitted.scorer.calibration), **small)
+        scores.append(scorer.scores(part.features[part.test_rows]))
+        labels.append(part.labels[part.test_rows])
+    table, index = np.concatenate(scores), np.concatenate(labels)
+    temperature = fitted.scorer.temperature
+    assert temperature == pytest.approx(fit_temperature(table, index), rel=1e-3)
+    assert fitted.validation["temperature"] == temperature
+    ece = fitted.validation["ece"]
+    assert ece["before"] == pytest.approx(expected_calibration_error(softmax(table), index), abs=1e-3)
+    assert ece["after"] == pytest.approx(expected_calibration_error(softmax(table, temperature), index), abs=1e-3)
+
+
+def test_without_validation_the_temperature_is_one(small_dataset, small):
+    assert fit(small_dataset, calibration="bias:1", **small).temperature == 1.0

@@ -7,14 +7,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from classnorm.data import ZeroShotDataset, validation_dataset
 from classnorm.methods.method import VALIDATED, FitContext, Method, MethodConfig
 from classnorm.methods.scorer import Scorer
-from classnorm.metrics import Calibration, SideScores, choose_calibration, side_scores
+from classnorm.metrics import (
+    Calibration,
+    SideScores,
+    choose_calibration,
+    expected_calibration_error,
+    fit_temperature,
+    side_scores,
+    softmax,
+)
 from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.training import History, Progress
 
 __all__ = ["CalibratedFit", "fit_calibrated", "validation_sides"]
+
+_KEPT = 1 << 24  # validation scores kept to fit the temperature, one number, for which some of the rows are enough
 
 
 @dataclass(frozen=True)
@@ -42,17 +55,19 @@ def fit_calibrated(
 ) -> CalibratedFit:
     """Choose a calibration on validation splits if the config asks for one, then fit on all training rows.
 
+    The same validation fits give the temperature of the probabilities; without them it is 1.
+
     Args:
         announce: told the name of each stage before it starts; returns a progress callback for it.
     """
     config.check()
     started = time.perf_counter()
-    calibration, validation = _calibrate(dataset, name, method, config, seed, context, announce)
+    calibration, temperature, validation = _calibrate(dataset, name, method, config, seed, context, announce)
     progress = announce("training")
     before = time.perf_counter()
     fitted = method.fit(dataset, config, seed, replace(context, progress=progress))
     train_seconds = time.perf_counter() - before
-    scorer = _scorer(dataset, name, config, fitted.model).calibrated(calibration)
+    scorer = _scorer(dataset, name, config, fitted.model).calibrated(calibration, temperature)
     fit_seconds = time.perf_counter() - started
     return CalibratedFit(scorer, fitted.history, train_seconds, fit_seconds, validation)
 
@@ -69,23 +84,42 @@ def _calibrate(
     seed: int,
     context: FitContext,
     announce: Callable[[str], Progress | None],
-) -> tuple[Calibration, dict[str, Any] | None]:
+) -> tuple[Calibration, float, dict[str, Any] | None]:
     if config.calibration not in VALIDATED:
-        return Calibration.parse(config.calibration), None
-    sides = []
+        return Calibration.parse(config.calibration), 1.0, None
+    outcomes = []
     for number in range(config.validation_splits):
         progress = announce(f"validation {number + 1}/{config.validation_splits}")
         checkpoint = context.checkpoint and context.checkpoint.with_name(f"validation-{number}.safetensors")
         own = replace(context, progress=progress, checkpoint=checkpoint)
-        sides.append(validation_sides(dataset, name, method, config, seed, number, own))
+        outcomes.append(_validate(dataset, name, method, config, seed, number, own))
+    sides = [outcome.sides for outcome in outcomes]
     calibration, harmonic = choose_calibration(sides, VALIDATED[config.calibration])
+    scores = np.concatenate([calibration.apply(outcome.logits, outcome.seen) for outcome in outcomes])
+    labels = np.concatenate([outcome.labels for outcome in outcomes])
+    temperature = fit_temperature(scores, labels)
     record = {
         "harmonic": harmonic,
         "splits": config.validation_splits,
         "kind": config.validation,
+        "temperature": temperature,
+        "ece": {
+            "before": expected_calibration_error(softmax(scores), labels),
+            "after": expected_calibration_error(softmax(scores, temperature), labels),
+        },
         "curves": _curves(sides, calibration),
     }
-    return calibration, record
+    return calibration, temperature, record
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What is kept of a validation fit. Every split has the same classes, the seen ones; which it holds out differs."""
+
+    sides: SideScores
+    logits: npt.NDArray[np.float32]  # [n, n_classes] of some held-out rows, or all
+    labels: npt.NDArray[np.int64]
+    seen: npt.NDArray[np.bool_]
 
 
 def validation_sides(
@@ -98,10 +132,24 @@ def validation_sides(
     context: FitContext,
 ) -> SideScores:
     """Fit on a validation split of the training rows; what a calibration needs to know of its held-out rows."""
+    return _validate(dataset, name, method, config, seed, split, context).sides
+
+
+def _validate(
+    dataset: ZeroShotDataset,
+    name: str,
+    method: Method,
+    config: MethodConfig,
+    seed: int,
+    split: int,
+    context: FitContext,
+) -> _Outcome:
     part = validation_dataset(dataset, config.validation, split)
     fitted = method.fit(part, config, seed, context)
     logits = _scorer(part, name, config, fitted.model).logits(part.features[part.test_rows])
-    return side_scores(logits, part.labels[part.test_rows], part.seen)
+    labels = part.labels[part.test_rows]
+    kept = slice(None, None, -(-logits.size // _KEPT))
+    return _Outcome(side_scores(logits, labels, part.seen), logits[kept].copy(), labels[kept], part.seen)
 
 
 def _curves(sides: Sequence[SideScores], chosen: Calibration) -> dict[str, dict[str, list[float]]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +18,29 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from classnorm.data.dataset import FloatArray, check_descriptors, check_features
-from classnorm.errors import ClassNormError, DataError, ModelError, unknown_name
+from classnorm.errors import ClassNormError, ConfigError, DataError, ModelError, unknown_name
 from classnorm.files import replacing, write_json
 from classnorm.methods.method import MethodConfig, ZeroShotModel
-from classnorm.metrics import Calibration
+from classnorm.metrics import Calibration, softmax
 from classnorm.training import Device, pick_device
 
-__all__ = ["Scorer"]
+__all__ = ["Scorer", "Top"]
 
 _FORMAT = "classnorm-model"
 _VERSION = 1
 _BATCH_BYTES = 1 << 28  # logits computed together, so that memory stays bounded with many rows or classes
+_CHUNK = 1 << 20  # of these, ranked together: what fits a cache
+_SPARE = 3  # candidates beyond the best k: rows that even these leave undecided are sorted whole
+
+
+class Top(NamedTuple):
+    """The best classes of each row, best first. All [n, k]."""
+
+    indices: npt.NDArray[np.int64]
+    """Positions in `class_names`."""
+    scores: npt.NDArray[np.float64]
+    probabilities: npt.NDArray[np.float64]
+    """With all classes competing, not only these k."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +55,8 @@ class Scorer:
     seen: npt.NDArray[np.bool_]  # [n_classes]
     d_z: int
     calibration: Calibration = field(default_factory=Calibration)
+    temperature: float = 1.0
+    """Probabilities are the softmax of calibrated scores divided by this; it changes no prediction."""
 
     def __repr__(self) -> str:
         seen = int(self.seen.sum())
@@ -65,31 +80,105 @@ class Scorer:
         result: npt.NDArray[np.float32] = self.model.prototypes(self._tensor(self.descriptors)).cpu().numpy()
         return result
 
-    @torch.inference_mode()
     def logits(self, features: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Uncalibrated scores, [n, d_z] → [n, n_classes]. Features may be memory-mapped or float16."""
-        self.model.eval()
-        rows = np.asanyarray(features)
-        if rows.ndim != 2 or rows.shape[1] != self.d_z:
-            raise DataError(
-                f"features of shape {rows.shape} do not fit the model, which was trained on [n, {self.d_z}]"
-            )
-        prototypes = self.model.prototypes(self._tensor(self.descriptors))
+        rows = self._rows(features)
         result = np.empty((len(rows), len(self.class_names)), dtype=np.float32)
-        size = max(1, _BATCH_BYTES // (4 * max(len(self.class_names), self.d_z)))
-        for start in range(0, len(rows), size):
-            batch = self._tensor(rows[start : start + size])
-            result[start : start + size] = self.model.logits(batch, prototypes).float().cpu().numpy()
+        for part, block in self._blocks(rows, slice(None)):
+            result[part] = block.cpu().numpy()
         return result
 
     def scores(self, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Calibrated scores, [n, n_classes]."""
         return self.calibration.apply(self.logits(features), self.seen)
 
+    def probabilities(self, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Of each class, [n, n_classes]: the softmax of the calibrated scores over the temperature."""
+        rows = self._rows(features)
+        result = np.empty((len(rows), len(self.class_names)))
+        for part, block in self._blocks(rows, slice(None)):
+            result[part] = softmax(self.calibration.apply(block.cpu().numpy(), self.seen), self.temperature)
+        return result
+
+    def top(self, features: npt.ArrayLike, k: int = 5) -> Top:
+        """The k best classes of each row, as `scores` ranks them; equal scores go to the class that comes first.
+
+        Memory stays bounded whatever the number of rows and classes: neither all scores nor all prototypes are held.
+        """
+        rows = self._rows(features)
+        k = min(k, len(self.class_names))
+        if k < 1:
+            raise ConfigError("top needs at least 1 class to give for each row")
+        indices: npt.NDArray[np.int64] = np.empty((len(rows), 0), dtype=np.int64)
+        scores: npt.NDArray[np.float64] = np.empty((len(rows), 0))
+        total = np.full((len(rows), 1), -np.inf)  # log of the sum of exp(score / temperature)
+        size = max(1, _BATCH_BYTES // (4 * max(self.d_a, self.d_z)))
+        for start in range(0, len(self.class_names) if len(rows) else 0, size):
+            classes = slice(start, start + size)
+            best = [self._best(block, classes, k) for _, block in self._blocks(rows, classes)]
+            found, values, log_sums = (np.concatenate(parts) for parts in zip(*best, strict=True))
+            indices, scores = np.hstack([indices, found + start]), np.hstack([scores, values])
+            order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+            indices, scores = np.take_along_axis(indices, order, axis=1), np.take_along_axis(scores, order, axis=1)
+            total = np.logaddexp(total, log_sums)
+        indices, scores = indices.reshape(-1, k), scores.reshape(-1, k)  # no rows have k columns, too
+        return Top(indices, scores, np.exp(np.minimum(scores / self.temperature - total, 0.0)))
+
+    @torch.inference_mode()
+    def _best(self, logits: torch.Tensor, classes: slice, k: int) -> tuple[npt.NDArray[Any], ...]:
+        """Of a block of logits: the k best columns of each row, their scores, and the row's log-sum of exponentials."""
+        seen = self.seen[classes]
+        factor, shift = self.calibration.factor_and_shift
+        k, width = min(k, len(seen)), min(k + _SPARE, len(seen))
+        mask = torch.from_numpy(seen).to(logits.device)
+        factors, shifts = torch.where(mask, factor, 1.0), torch.where(mask, shift, 0.0)
+        parts = []
+        for raw in torch.split(logits, max(1, _CHUNK // len(seen))):
+            rough = raw if self.calibration.kind == "none" else torch.addcmul(-shifts, raw, factors)
+            values, columns = rough.topk(width, dim=1)
+            # The candidates, in the order of their columns, get their scores in double precision as `scores` has them.
+            found, _ = columns.sort(dim=1)
+            index = found.cpu().numpy()
+            exact = self.calibration.apply(raw.gather(1, found).cpu().numpy(), seen[index])
+            order = np.argsort(-exact, axis=1, kind="stable")[:, :k]
+            index, exact = np.take_along_axis(index, order, axis=1), np.take_along_axis(exact, order, axis=1)
+            if width < len(seen):
+                # Single precision may have misjudged, and equal scores go by column: near ties are looked at whole.
+                worst = values[:, -1].cpu().double().numpy()
+                slack = 1e-6 * (np.abs(exact[:, -1]) + abs(shift) + np.abs(worst))
+                for row in np.flatnonzero(worst >= exact[:, -1] - slack):
+                    whole = self.calibration.apply(raw[row].cpu().numpy(), seen)
+                    index[row] = np.argsort(-whole, kind="stable")[:k]
+                    exact[row] = whole[index[row]]
+            highest = values[:, :1]
+            sums = rough.sub(highest).div_(self.temperature).exp_().sum(dim=1, keepdim=True)
+            logs = highest.cpu().double() / self.temperature + sums.cpu().double().log()
+            parts.append((index, exact, logs.numpy()))
+        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+
+    def _rows(self, features: npt.ArrayLike) -> FloatArray:
+        rows = np.asanyarray(features)
+        if rows.ndim != 2 or rows.shape[1] != self.d_z:
+            raise DataError(
+                f"features of shape {rows.shape} do not fit the model, which was trained on [n, {self.d_z}]"
+            )
+        return rows
+
+    @torch.inference_mode()
+    def _blocks(self, rows: FloatArray, classes: slice) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Logits of some classes, for as many rows at a time as bounded memory allows."""
+        self.model.eval()
+        descriptors = self.descriptors[classes]
+        prototypes = self.model.prototypes(self._tensor(descriptors))
+        size = max(1, _BATCH_BYTES // (4 * max(len(descriptors), self.d_z)))
+        for start in range(0, len(rows), size):
+            part = slice(start, start + size)
+            yield part, self.model.logits(self._tensor(rows[part]), prototypes).float()
+
     def predict(self, features: npt.ArrayLike) -> list[str]:
         """The name of the best class of each row."""
         checked = check_features(features, "features")
-        return [self.class_names[c] for c in self.scores(checked).argmax(axis=1)]
+        return [self.class_names[c] for c in self.top(checked, 1).indices[:, 0]]
 
     def add_classes(self, descriptors: Mapping[str, npt.ArrayLike], where: str = "new classes") -> Self:
         """A scorer that also knows these classes, as unseen ones.
@@ -141,8 +230,11 @@ class Scorer:
             seen=self.seen[index],
         )
 
-    def calibrated(self, calibration: Calibration) -> Self:
-        return replace(self, calibration=calibration)
+    def calibrated(self, calibration: Calibration, temperature: float | None = None) -> Self:
+        """A scorer with another calibration and, if one is given, another temperature."""
+        return replace(
+            self, calibration=calibration, temperature=self.temperature if temperature is None else temperature
+        )
 
     def _tensor(self, array: FloatArray) -> torch.Tensor:
         return torch.from_numpy(np.array(array, dtype=np.float32)).to(self.device)  # a copy: memory maps are read-only
@@ -165,6 +257,7 @@ class Scorer:
                 "feature_dim": self.d_z,
                 "descriptor_dim": self.d_a,
                 "calibration": {"kind": self.calibration.kind, "value": self.calibration.value},
+                "temperature": self.temperature,
                 "class_names": list(self.class_names),
                 "seen": self.seen.tolist(),
                 "sha256": hashlib.sha256(content).hexdigest(),
@@ -194,6 +287,9 @@ class Scorer:
             names, seen = tuple(document["class_names"]), np.array(document["seen"], dtype=bool)
             if not len(names) == len(seen) == len(descriptors):
                 raise ValueError("class names, seen mask and descriptors differ in length")
+            temperature = float(document.get("temperature", 1.0))  # files of before it was saved have none
+            if not (math.isfinite(temperature) and temperature > 0):
+                raise ValueError(f"temperature {temperature}")
             return cls(
                 model.to(pick_device(device)).eval(),
                 document["method"],
@@ -203,6 +299,7 @@ class Scorer:
                 seen,
                 int(document["feature_dim"]),
                 Calibration(**document["calibration"]),
+                temperature,
             )
         except ClassNormError:
             raise

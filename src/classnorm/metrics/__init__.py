@@ -20,6 +20,7 @@ from classnorm.metrics.calibration import (
 )
 from classnorm.metrics.continual import ContinualScores, continual_scores
 from classnorm.metrics.curve import SeenUnseenCurve, SideScores, ausuc, curve_of, seen_unseen_curve, side_scores
+from classnorm.metrics.probability import expected_calibration_error, fit_temperature, softmax
 
 __all__ = [
     "PAPER_SCALES",
@@ -40,9 +41,12 @@ __all__ = [
     "class_bootstrap",
     "continual_scores",
     "curve_of",
+    "expected_calibration_error",
+    "fit_temperature",
     "gzsl_scores",
     "harmonic_mean",
     "row_weights",
     "seen_unseen_curve",
     "side_scores",
+    "softmax",
 ]

@@ -1,0 +1,433 @@
+"""`ClassNormClassifier`: the scikit-learn face. Features and labels in, predictions for seen and unseen classes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from classnorm.data import ZeroShotDataset
+from classnorm.errors import ClassNormError, ModelError
+from classnorm.files import write_json
+from classnorm.methods import ClassNormConfig, FitContext, Scorer, fit_calibrated, resolve
+from classnorm.metrics import (
+    choose_calibration,
+    expected_calibration_error,
+    fit_temperature,
+    harmonic_mean,
+    side_scores,
+    softmax,
+)
+from classnorm.training import Device, pick_device
+
+__all__ = ["ClassNormClassifier", "InputError", "TopClasses"]
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+
+_FILE = "estimator.json"
+_FORMAT = "classnorm-estimator"
+# Without descriptors: one free prototype for each class, which a linear layer on one-hot descriptors is. A few dozen
+# rows need more than the usual 50 epochs, which count in thousands of rows, to be learnt at all.
+_PLAIN = {"layers": 1, "lr": 0.03, "schedule": "cosine", "weight_decay": 0.0}
+_MIN_STEPS = 200
+
+
+class InputError(ClassNormError, ValueError):
+    """A mistake of the caller's, of the kind that scikit-learn expects."""
+
+
+class TopClasses(NamedTuple):
+    """The best classes of each row, best first. All [n, k]."""
+
+    classes: Array
+    scores: Floats
+    probabilities: Floats
+    """With all classes competing, not only these k."""
+
+
+@contextmanager
+def _value_errors() -> Iterator[None]:
+    """Turn errors of this library into ones that are `ValueError` as well."""
+    try:
+        yield
+    except ClassNormError as error:
+        raise InputError(str(error)) from error
+
+
+class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Zero-shot classifier with the interface of scikit-learn.
+
+    Give `fit` a descriptor of every class, those without a single row in `X` too, and `predict` chooses among all of
+    them. Then features are used as they come, the recipe decides the rest, and the balance of seen and unseen classes
+    and the temperature of the probabilities are chosen on validation splits of the training rows, where there are 3
+    seen classes to split.
+
+    Without descriptors it is an ordinary classifier with one prototype for each class of `y`. A cosine sees neither the
+    offset nor the norm of features, which often matter where there are few of them: so here they are standardized, and
+    a constant joins them.
+
+    Args:
+        method: any name of `classnorm.methods.METHODS`.
+        recipe: a recipe of that method.
+        settings: fields of the method's config that differ from the recipe, as ``{"hidden": 512}``.
+        random_state: a number is the seed of the training; or a `RandomState` or None, from which one is drawn.
+        device: auto is CUDA where there is one, then MPS, then the CPU.
+        verbose: 1 prints the stages of `fit`.
+
+    Attributes:
+        classes_: all classes that compete, sorted: those of `y`, the unseen and the added ones. Columns of
+            `decision_function` and `predict_proba` and all attributes below are in this order.
+        seen_mask_: [n_classes], true for the classes of `y`.
+        descriptors_: [n_classes, d_a].
+        prototypes_: [n_classes, d], what the method keeps of each class.
+        temperature_: probabilities are the softmax of scores divided by this.
+        validation_: what validation chose in `fit` and how well it did there; None where nothing was validated.
+        calibration_error_: expected calibration error before and after `calibrate`; None until then.
+        eval_score_: score on the `eval_set` of `fit`; None without one.
+        scorer_: the trained `Scorer`; its class names are the labels as text.
+        n_features_in_, feature_names_in_: as everywhere in scikit-learn.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(60, 8)) + 3 * np.repeat(np.eye(3, 8), 20, axis=0)
+    >>> y = np.repeat(["cat", "dog", "horse"], 20)
+    >>> table = {"cat": [1, 0, 0], "dog": [0, 1, 0], "horse": [0, 0, 1], "foal": [0, 0.5, 1]}
+    >>> clf = ClassNormClassifier(settings={"hidden": 32}).fit(X, y, descriptors=table)
+    >>> clf.classes_.tolist(), clf.seen_mask_.tolist()
+    (['cat', 'dog', 'foal', 'horse'], [True, True, False, True])
+    >>> clf.predict_proba(X[:5], classes=["cat", "foal"]).shape
+    (5, 2)
+    """
+
+    def __init__(
+        self,
+        method: str = "classnorm",
+        recipe: str = "reference",
+        settings: Mapping[str, Any] | None = None,
+        random_state: Any = 0,
+        device: Device = "auto",
+        verbose: int = 0,
+    ) -> None:
+        self.method = method
+        self.recipe = recipe
+        self.settings = settings
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    @_value_errors()
+    def fit(self, X: Any, y: Any, descriptors: Any = None, eval_set: tuple[Any, Any] | None = None) -> Self:
+        """Train on the rows of `X`.
+
+        Args:
+            X: [n, d_z] features; numbers without NaN.
+            y: [n] labels: text, whole numbers or booleans.
+            descriptors: one for each class of `y` and of any other class that shall compete: a DataFrame (the index
+                holds the classes), a mapping from class to vector, or an array. The rows of an array are the classes of
+                `y` in sorted order or, where it has more rows than these, the classes 0, 1, 2, … A function is called
+                for any of these: cross-validation cuts a table that happens to have as many rows as `X`.
+            eval_set: (X, y) to score after training, see `eval_score_`. Nothing is chosen by it.
+        """
+        X, y = validate_data(self, X, y, dtype=(np.float32, np.float64))
+        check_classification_targets(y)
+        seen, labels = np.unique(y, return_inverse=True)
+        if len(seen) < 2:
+            raise InputError(f"y holds 1 class, {seen.tolist()[0]!r}; a classifier needs rows of at least 2 classes")
+        described = descriptors is not None
+        table = _table(descriptors() if callable(descriptors) else descriptors, seen)
+        classes = _joined(seen, list(table))
+        missing = [label for label in seen.tolist() if label not in table]
+        if missing:
+            raise InputError(
+                f"class {missing[0]!r} of y is not among the {len(table)} descriptors; add it (if cross-validation cut "
+                "the table, which has as many rows as X: give a function that returns it)"
+            )
+        mean, scale = (None, None) if described else _moments(X)
+        dataset = ZeroShotDataset.from_arrays(
+            _placed(X, mean, scale),
+            np.searchsorted(classes, seen)[labels],
+            [table[label] for label in classes.tolist()],
+            [str(label) for label in classes.tolist()],
+            train=np.arange(len(y)),
+            name="the data",
+        )
+        seed = self.random_state
+        if not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        method, config = resolve(dataset, self.method, self.recipe, **self._changes(described, len(seen), len(y)))
+        context = FitContext(pick_device(self.device))
+        fitted = fit_calibrated(dataset, self.method, method, config, int(seed), context, self._announce)
+        self.classes_, self.seen_mask_, self.scorer_ = classes, dataset.seen, fitted.scorer
+        self.mean_, self.scale_, self._described = mean, scale, described
+        self.validation_ = fitted.validation
+        self.calibration_error_: dict[str, float] | None = None
+        self.eval_score_ = None if eval_set is None else self.score(*eval_set)
+        return self
+
+    def _announce(self, stage: str) -> None:
+        if self.verbose:
+            print(f"[ClassNormClassifier] {stage}")
+
+    def _changes(self, described: bool, n_seen: int, n_rows: int) -> dict[str, Any]:
+        """What differs from the recipe."""
+        changes: dict[str, Any] = {}
+        if not described or n_seen < 3:  # nothing to balance, or too few classes to hold one out
+            changes["calibration"] = "none"
+        if not described and self.method == "classnorm":
+            steps = -(-n_rows // ClassNormConfig.batch_size)  # of an epoch
+            changes |= _PLAIN | {"epochs": max(ClassNormConfig.epochs, -(-_MIN_STEPS // steps))}
+        return changes | dict(self.settings or {})
+
+    def predict(self, X: Any, classes: Any = None) -> Array:
+        """The best class of each row, [n]; among `classes`, if given."""
+        scorer, labels = self._competing(classes)
+        return labels[scorer.top(self._rows(X), 1).indices[:, 0]]
+
+    def predict_proba(self, X: Any, classes: Any = None) -> Floats:
+        """Probability of each class, [n, n_classes]; of `classes` alone and in their order, if given."""
+        scorer, _ = self._competing(classes)
+        return scorer.probabilities(self._rows(X))
+
+    def decision_function(self, X: Any, classes: Any = None) -> Floats:
+        """Calibrated scores, [n, n_classes]; of `classes` alone and in their order, if given.
+
+        As scikit-learn wants it, where just two classes compete and none are named: [n], positive for the second.
+        """
+        scorer, _ = self._competing(classes)
+        scores = scorer.scores(self._rows(X))
+        return scores[:, 1] - scores[:, 0] if classes is None and scores.shape[1] == 2 else scores
+
+    def top(self, X: Any, k: int = 5) -> TopClasses:
+        """The k best classes of each row with scores and probabilities, in bounded memory however many classes."""
+        check_is_fitted(self)
+        with _value_errors():
+            found = self.scorer_.top(self._rows(X), k)
+        return TopClasses(self.classes_[found.indices], found.scores, found.probabilities)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Between 0 and 1: the harmonic mean of the accuracies on seen and on unseen classes, each averaged over its
+        classes, if `y` has rows of both; else the share of right rows."""
+        right = self.predict(X) == np.asarray(y)
+        labels = np.asarray(y)
+        weights = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        is_seen = np.isin(labels, self.classes_[self.seen_mask_])
+        if not (is_seen.any() and np.isin(labels, self.classes_[~self.seen_mask_]).any()):
+            return float(np.average(right, weights=weights))
+        sides = []
+        for side in (~is_seen, is_seen):
+            _, index = np.unique(labels[side], return_inverse=True)
+            total, hits = np.bincount(index, weights[side]), np.bincount(index, weights[side] * right[side])
+            sides.append(float(np.mean(hits[total > 0] / total[total > 0])))
+        return harmonic_mean(*sides)
+
+    @_value_errors()
+    def add_classes(self, descriptors: Any) -> Self:
+        """Let more classes compete, from their descriptors alone: a mapping from class to vector, or a DataFrame."""
+        check_is_fitted(self)
+        if not self._described:
+            raise InputError("the model was fitted without descriptors, so that none can describe a new class")
+        if not isinstance(descriptors, Mapping) and not _is_frame(descriptors):
+            raise InputError("new classes need names: give a mapping from class to vector, or a DataFrame")
+        table = _table(descriptors, self.classes_)
+        joined = _joined(self.classes_, list(table))
+        names = {label: str(label) for label in joined.tolist()}
+        scorer = self.scorer_.add_classes({names[label]: vector for label, vector in table.items()})
+        self.scorer_ = scorer.only(list(names.values()))
+        self.classes_, self.seen_mask_ = joined, self.scorer_.seen
+        return self
+
+    @_value_errors()
+    def calibrate(self, X: Any, y: Any) -> Self:
+        """Balance seen against unseen classes and fit the temperature on rows that the training has not seen.
+
+        The balance, a bias on the scores of seen classes, is left as it is unless `y` has classes of both kinds.
+        `calibration_error_` says how far probabilities were off before and after, on these rows.
+        """
+        check_is_fitted(self)
+        labels = self._positions(y)
+        logits = self.scorer_.logits(self._rows(X))
+        if len(labels) != len(logits):
+            raise InputError(f"{len(labels)} labels for {len(logits)} rows; give one label per row")
+        calibration, seen = self.scorer_.calibration, self.scorer_.seen
+        before = softmax(calibration.apply(logits, seen), self.scorer_.temperature)
+        if 0 < np.count_nonzero(seen[labels]) < len(labels):
+            calibration, _ = choose_calibration([side_scores(logits, labels, seen)], "bias")
+        scores = calibration.apply(logits, seen)
+        self.scorer_ = self.scorer_.calibrated(calibration, fit_temperature(scores, labels))
+        self.calibration_error_ = {
+            "before": expected_calibration_error(before, labels),
+            "after": expected_calibration_error(softmax(scores, self.scorer_.temperature), labels),
+        }
+        return self
+
+    @property
+    def descriptors_(self) -> npt.NDArray[np.float32]:
+        return self.scorer_.descriptors
+
+    @property
+    def prototypes_(self) -> npt.NDArray[np.float32]:
+        return self.scorer_.prototypes()
+
+    @property
+    def temperature_(self) -> float:
+        return self.scorer_.temperature
+
+    def save(self, folder: Path | str) -> Path:
+        """Write the model (safetensors and JSON, as `Scorer.save`) and `estimator.json` into `folder`."""
+        check_is_fitted(self)
+        folder = self.scorer_.save(folder)
+        params = self.get_params()
+        if not isinstance(params["random_state"], int):
+            params["random_state"] = None
+        names = getattr(self, "feature_names_in_", None)
+        document = {
+            "format": _FORMAT,
+            "version": 1,
+            "params": params,
+            "classes": self.classes_.tolist(),
+            "label_type": self.classes_.dtype.str,
+            "described": self._described,
+            "mean": None if self.mean_ is None else self.mean_.tolist(),
+            "scale": None if self.scale_ is None else self.scale_.tolist(),
+            "features": self.n_features_in_,
+            "feature_names": None if names is None else names.tolist(),
+            # JSON has no NaN, which a harmonic mean is where validation had no rows of one side.
+            "validation": json.loads(json.dumps(self.validation_), parse_constant=lambda _: None),
+            "calibration_error": self.calibration_error_,
+            "eval_score": self.eval_score_,
+        }
+        write_json(folder / _FILE, document)
+        return folder
+
+    @classmethod
+    def load(cls, folder: Path | str, device: Device = "auto") -> Self:
+        """Read what `save` wrote."""
+        path = Path(folder) / _FILE
+        scorer = Scorer.load(folder, device)
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if document["format"] != _FORMAT:
+                raise ValueError("another format")
+            result = cls(**document["params"])
+            result.classes_ = np.array(document["classes"], dtype=document["label_type"])
+            result._described = bool(document["described"])
+            result.mean_, result.scale_ = (
+                None if document[key] is None else np.array(document[key]) for key in ("mean", "scale")
+            )
+            result.n_features_in_ = int(document["features"])
+            if document["feature_names"] is not None:
+                result.feature_names_in_ = np.array(document["feature_names"], dtype=object)
+            result.validation_, result.calibration_error_ = document["validation"], document["calibration_error"]
+            result.eval_score_ = document["eval_score"]
+            if [str(label) for label in result.classes_.tolist()] != list(scorer.class_names):
+                raise ValueError("other classes than the model's")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ModelError(f"{path}: not a readable estimator ({error}); fit and save it again") from error
+        result.scorer_, result.seen_mask_ = scorer, scorer.seen
+        return result
+
+    def _rows(self, X: Any) -> Array:
+        """Checked features, as the model takes them."""
+        return _placed(validate_data(self, X, dtype=(np.float32, np.float64), reset=False), self.mean_, self.scale_)
+
+    def _competing(self, classes: Any) -> tuple[Scorer, Array]:
+        """The scorer of some classes, or of all, and their labels."""
+        check_is_fitted(self)
+        if classes is None:
+            return self.scorer_, self.classes_
+        index = self._positions(classes)
+        if len(np.unique(index)) < max(1, len(index)):
+            raise InputError("classes must name at least one class, and none twice")
+        return self.scorer_.only([self.scorer_.class_names[i] for i in index]), self.classes_[index]
+
+    def _positions(self, labels: Any) -> npt.NDArray[np.int64]:
+        """Of labels in `classes_`."""
+        position = {label: i for i, label in enumerate(self.classes_.tolist())}
+        wanted = np.asarray(labels).ravel().tolist()
+        unknown = [label for label in wanted if label not in position]
+        if unknown:
+            raise InputError(
+                f"{unknown[0]!r} is none of the {len(position)} classes; add it by its descriptor with add_classes"
+            )
+        return np.array([position[label] for label in wanted], dtype=np.int64)
+
+
+def _is_frame(table: Any) -> bool:
+    """Whether this is a DataFrame; pandas need not be installed."""
+    return hasattr(table, "index") and hasattr(table, "to_numpy")
+
+
+def _table(descriptors: Any, classes: Array) -> dict[Any, Floats]:
+    """Class → descriptor, from whatever they came in; `classes` are the labels that an array's rows may stand for."""
+    if descriptors is None:
+        return dict(zip(classes.tolist(), np.eye(len(classes)), strict=True))
+    if isinstance(descriptors, Mapping):
+        names, rows = list(descriptors), [np.ravel(vector) for vector in descriptors.values()]
+    elif _is_frame(descriptors):
+        names, rows = list(descriptors.index), list(descriptors.to_numpy())
+    else:
+        rows = list(descriptors)
+        names = classes.tolist()
+        if len(rows) != len(names):
+            if classes.dtype.kind not in "iu" or classes[0] < 0 or classes[-1] >= len(rows):
+                raise InputError(
+                    f"an array of {len(rows)} descriptors for the {len(names)} classes of y leaves open which row "
+                    "belongs to which class; give a DataFrame or a mapping from class to vector"
+                )
+            names = list(range(len(rows)))
+    if not names:
+        raise InputError("the table of descriptors is empty; give one for each class")
+    table: dict[Any, Floats] = {}
+    for name, row in zip(names, rows, strict=True):
+        if name in table:
+            raise InputError(f"class {name!r} has two descriptors; classes must be distinct")
+        try:
+            table[name] = np.asarray(row, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"the descriptor of class {name!r} holds something that is not a number") from None
+        if table[name].shape != table[names[0]].shape or table[name].ndim != 1:
+            raise InputError(
+                f"the descriptor of class {name!r} has shape {table[name].shape}, that of {names[0]!r} "
+                f"{table[names[0]].shape}; give every class a vector of the same length"
+            )
+    return table
+
+
+def _joined(classes: Array, names: list[Any]) -> Array:
+    """Labels and names together, sorted, in the type of the labels."""
+    known = set(classes.tolist())
+    new = [name for name in names if name not in known]
+    if not new:
+        return classes
+    kinds = {"i": "number", "u": "number", "f": "number", "b": "bool", "U": "text", "S": "bytes"}
+    added = np.array(new, dtype=object if classes.dtype == object else None)
+    if kinds.get(classes.dtype.kind) != kinds.get(added.dtype.kind):
+        raise InputError(
+            f"labels are like {classes.tolist()[0]!r}, but a descriptor is named {new[0]!r}; name classes as in y"
+        )
+    try:
+        return np.unique(np.concatenate([classes, added]))
+    except TypeError:
+        raise InputError(f"the classes {classes.tolist()[0]!r} and {new[0]!r} cannot be sorted together") from None
+
+
+def _placed(X: Array, mean: Floats | None, scale: Floats | None) -> Array:
+    """Features as they are or, of an ordinary classifier, standardized and with a constant as long as a mean row."""
+    if mean is None or scale is None:
+        return X
+    return np.hstack([(X - mean) / scale, np.full((len(X), 1), np.sqrt(X.shape[1]))]).astype(np.float32)
+
+
+def _moments(X: Array) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each feature; 1 for a constant one."""
+    mean, deviation = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
+    return mean, np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)

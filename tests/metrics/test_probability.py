@@ -1,0 +1,111 @@
+"""Temperature, softmax and calibration error, against direct transcriptions of their definitions."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from classnorm.metrics import expected_calibration_error, fit_temperature, softmax
+
+
+def likelihood_loss(scores, labels, temperature):
+    total = 0.0
+    for row, label in zip(scores, labels, strict=True):
+        exponentials = [math.exp(s / temperature) for s in row]
+        total -= math.log(exponentials[label] / sum(exponentials))
+    return total / len(labels)
+
+
+def calibration_error(probabilities, labels, bins):
+    gaps = 0.0
+    for b in range(bins):
+        inside = [i for i, row in enumerate(probabilities) if b / bins < max(row) <= (b + 1) / bins]
+        if inside:
+            right = sum(np.argmax(probabilities[i]) == labels[i] for i in inside) / len(inside)
+            sure = sum(max(probabilities[i]) for i in inside) / len(inside)
+            gaps += len(inside) / len(labels) * abs(right - sure)
+    return gaps
+
+
+def noisy(seed, n=400, k=6, sure=4.0):
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, k, n)
+    scores = generator.standard_normal((n, k))
+    scores[np.arange(n), labels] += 1.0
+    return sure * scores, labels
+
+
+@pytest.mark.parametrize("sure", [0.01, 1.0, 30.0])
+def test_no_other_temperature_is_likelier(sure):
+    scores, labels = noisy(0, n=150, sure=sure)
+    best = fit_temperature(scores, labels)
+    at_best = likelihood_loss(scores, labels, best)
+    for factor in (0.5, 0.9, 0.99, 1.01, 1.1, 2.0):
+        assert at_best <= likelihood_loss(scores, labels, factor * best)
+
+
+def test_scores_times_a_number_have_the_temperature_times_it():
+    scores, labels = noisy(1)
+    assert fit_temperature(50.0 * scores, labels) == pytest.approx(50.0 * fit_temperature(scores, labels), rel=1e-4)
+
+
+def test_the_temperature_of_true_log_probabilities_is_about_one():
+    generator = np.random.default_rng(3)
+    scores = 2.0 * generator.standard_normal((20_000, 5))
+    chances = softmax(scores)
+    labels = (chances.cumsum(axis=1) < generator.random((20_000, 1))).sum(axis=1)
+    assert fit_temperature(scores, labels) == pytest.approx(1.0, abs=0.05)
+    assert expected_calibration_error(chances, labels) < 0.02
+
+
+def test_the_temperature_lowers_the_calibration_error_of_scores_that_are_too_sure():
+    scores, labels = noisy(4, n=2000, sure=10.0)
+    before = expected_calibration_error(softmax(scores), labels)
+    after = expected_calibration_error(softmax(scores, fit_temperature(scores, labels)), labels)
+    assert after < 0.2 * before
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels"),
+    [
+        (np.zeros((0, 3)), []),
+        (np.zeros((4, 3)), [0, 1, 2, 0]),
+        (np.ones((4, 1)), [0, 0, 0, 0]),
+        (np.full((2, 2), np.inf), [0, 1]),
+    ],
+)
+def test_with_nothing_to_fit_the_temperature_is_one(scores, labels):
+    assert fit_temperature(scores, labels) == 1.0
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [1, 0]])
+def test_a_temperature_without_an_optimum_stays_bounded(labels):
+    """All right: the colder the better. All wrong: the warmer the better."""
+    temperature = fit_temperature([[3.0, 1.0], [0.0, 5.0]], labels)
+    assert 0.01 < temperature < 200
+    assert np.isfinite(softmax([[3.0, 1.0]], temperature)).all()
+
+
+def test_extreme_scores_have_probabilities():
+    np.testing.assert_array_equal(softmax([[1e300, -1e300], [-1e300, -1e300]]), [[1.0, 0.0], [0.5, 0.5]])
+
+
+@given(st.integers(0, 10_000), st.integers(1, 20), st.floats(0.1, 20.0))
+def test_the_calibration_error_is_that_of_the_definition(seed, bins, sure):
+    scores, labels = noisy(seed, n=40, k=4, sure=sure)
+    probabilities = softmax(scores)
+    expected = calibration_error(probabilities.tolist(), labels.tolist(), bins)
+    assert expected_calibration_error(probabilities, labels, bins) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_calibration_error_without_rows_is_undefined():
+    assert math.isnan(expected_calibration_error(np.zeros((0, 3)), []))
+
+
+@pytest.mark.parametrize("function", [fit_temperature, expected_calibration_error])
+@pytest.mark.parametrize(("scores", "labels"), [([1.0, 2.0], [0, 1]), ([[1.0, 2.0]], [2]), ([[1.0, 2.0]], [0, 1])])
+def test_shapes_that_do_not_fit_are_refused(function, scores, labels):
+    with pytest.raises(ValueError, match="must"):
+        function(scores, labels)

@@ -1,0 +1,348 @@
+"""The scikit-learn face: every check of scikit-learn's own, and what zero-shot learning adds to them."""
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.datasets import load_iris, load_wine
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from classnorm import ClassNormClassifier, Scorer
+from classnorm.data import SyntheticConfig, synthetic
+from classnorm.errors import ClassNormError, ModelError
+from classnorm.metrics import gzsl_scores
+
+FAST = {"hidden": 32, "epochs": 15, "lr": 3e-3, "validation_splits": 1}
+
+
+@parametrize_with_checks([ClassNormClassifier(), ClassNormClassifier(method="kernel", settings={"dimensions": 16})])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Rows of seen classes to train on, rows of all classes to test on, and the table of all classes."""
+    made = synthetic(SyntheticConfig(classes=16, unseen=4, rows=960, features=32, attributes=12, noise=0.6))
+    names = np.array([f"bird {c:02d}" for c in range(16)])
+    half = np.random.default_rng(0).permutation(made.test_rows)
+    parts = {"train": made.split.train, "test": half[::2], "calibration": half[1::2]}
+    rows = {part: (made.features[index], names[made.labels[index]]) for part, index in parts.items()}
+    return rows | {"table": pd.DataFrame(made.descriptors, index=names), "seen": made.seen}
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return ClassNormClassifier(settings=FAST).fit(*data["train"], descriptors=data["table"])
+
+
+@pytest.fixture
+def own(fitted):
+    """A copy to change."""
+    return copy.deepcopy(fitted)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine])
+def test_without_descriptors_it_is_an_ordinary_classifier(load):
+    X, y = load(return_X_y=True)
+    assert cross_val_score(ClassNormClassifier(), X, y, cv=3).mean() > 0.92
+
+
+def test_unseen_classes_compete_and_are_recognised(data, fitted):
+    X, y = data["test"]
+    assert fitted.classes_.tolist() == sorted(data["table"].index)
+    assert fitted.seen_mask_.tolist() == data["seen"].tolist()
+    unseen = ~np.isin(y, fitted.classes_[fitted.seen_mask_])
+    assert np.mean(fitted.predict(X)[unseen] == y[unseen]) > 0.3  # chance: 0.06
+    assert fitted.scorer_.calibration.kind != "none"
+    assert fitted.temperature_ == fitted.validation_["temperature"] != 1.0
+
+
+def test_the_score_is_the_harmonic_mean_where_both_kinds_of_classes_are_present(data, fitted):
+    X, y = data["test"]
+    index = np.searchsorted(fitted.classes_, y)
+    expected = gzsl_scores(fitted.decision_function(X), index, fitted.seen_mask_).harmonic / 100
+    assert fitted.score(X, y) == pytest.approx(expected)
+    seen = fitted.seen_mask_[index]
+    for side in (seen, ~seen):
+        assert fitted.score(X[side], y[side]) == pytest.approx(np.mean(fitted.predict(X[side]) == y[side]))
+    doubled = np.where(seen, 1.0, 7.0)  # a weight for all rows of a side leaves its average alone
+    assert fitted.score(X, y, sample_weight=doubled) == pytest.approx(expected)
+
+
+def test_named_classes_alone_compete(data, fitted):
+    X, _ = data["test"]
+    pair = ["bird 07", "bird 02"]
+    assert set(fitted.predict(X, classes=pair)) <= set(pair)
+    np.testing.assert_allclose(fitted.predict_proba(X, classes=pair).sum(axis=1), 1.0)
+    columns = [7, 2]
+    np.testing.assert_allclose(
+        fitted.decision_function(X, classes=pair), fitted.decision_function(X)[:, columns], rtol=1e-4, atol=1e-4
+    )
+
+
+def test_top_ranks_by_score_and_gives_probabilities_of_all_classes(data, fitted):
+    X, _ = data["test"]
+    found = fitted.top(X, k=3)
+    np.testing.assert_array_equal(found.classes[:, 0], fitted.predict(X))
+    best = -np.sort(-fitted.predict_proba(X), axis=1)[:, :3]
+    np.testing.assert_allclose(found.probabilities, best, atol=1e-5)
+    assert (np.diff(found.scores, axis=1) <= 0).all()
+
+
+@pytest.mark.parametrize("kind", ["frame", "mapping", "array", "function"])
+def test_descriptors_may_come_in_many_forms(data, kind):
+    X, y = data["train"]
+    table = data["table"]
+    numbers = np.array([int(name[-2:]) for name in y])
+    frame = table.set_axis(range(16), axis=0)
+    forms = {"frame": frame, "mapping": dict(enumerate(table.to_numpy())), "array": table.to_numpy()}
+    given = forms.get(kind, lambda: frame.sample(frac=1, random_state=0))
+    clf = ClassNormClassifier(settings=FAST | {"calibration": "none"}).fit(X, numbers, descriptors=given)
+    assert clf.classes_.tolist() == list(range(16))
+    assert clf.classes_.dtype == numbers.dtype
+    np.testing.assert_array_equal(clf.descriptors_, table.to_numpy(np.float32))
+    assert clf.prototypes_.shape == (16, 32)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["no", "yes"]),
+        np.array(["no", "yes"], dtype=object),
+        np.array([False, True]),
+        np.array([-3, 12]),
+        np.array([1.0, 2.0]),
+        pd.Series(["no", "yes"]),
+    ],
+    ids=lambda labels: str(getattr(labels, "dtype", "")),
+)
+def test_labels_of_any_kind_come_back_after_saving_too(labels, tmp_path):
+    y = np.asarray(labels)[np.arange(40) % 2]
+    X = np.random.default_rng(0).standard_normal((40, 3)) + 4.0 * (np.arange(40) % 2)[:, None]
+    y = pd.Series(y) if isinstance(labels, pd.Series) else y
+    clf = ClassNormClassifier().fit(X, y)
+    loaded = ClassNormClassifier.load(clf.save(tmp_path))
+    for one in (clf, loaded):
+        assert one.predict(X).tolist() == y.tolist()
+        assert one.classes_.dtype == clf.classes_.dtype
+
+
+def test_data_frames_bring_their_column_names(data):
+    X, y = data["train"]
+    frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(32)])
+    clf = ClassNormClassifier(settings=FAST | {"calibration": "none"}).fit(frame, pd.Series(y), data["table"])
+    assert clf.feature_names_in_.tolist() == frame.columns.tolist()
+    with pytest.raises(ValueError, match="feature names"):
+        clf.predict(frame[frame.columns[::-1]])
+
+
+def test_classes_are_added_at_run_time(data):
+    X, y = data["train"]
+    table = data["table"]
+    clf = ClassNormClassifier(settings=FAST).fit(X, y, descriptors=table[data["seen"]])
+    assert clf.seen_mask_.all()
+    assert clf.add_classes(table[~data["seen"]]) is clf
+    assert clf.classes_.tolist() == table.index.tolist()
+    assert clf.seen_mask_.tolist() == data["seen"].tolist()
+    np.testing.assert_array_equal(clf.descriptors_, table.to_numpy(np.float32))
+    test, labels = data["test"]
+    unseen = np.isin(labels, table.index[~data["seen"]])
+    assert np.mean(clf.predict(test)[unseen] == labels[unseen]) > 0.3  # chance: 0.06
+    assert clf.predict_proba(test).shape == (len(test), 16)
+    assert "aardvark" in clf.add_classes({"aardvark": np.ones(12)}).classes_[:1]
+
+
+def test_calibrating_lowers_the_calibration_error(data, own):
+    own.scorer_ = own.scorer_.calibrated(own.scorer_.calibration, 0.1)  # far too sure
+    assert own.calibrate(*data["calibration"]) is own
+    assert own.calibration_error_["after"] < 0.5 * own.calibration_error_["before"]
+    assert own.temperature_ != 0.1
+    assert own.scorer_.calibration.kind == "bias"
+
+
+def test_calibrating_on_seen_classes_alone_leaves_the_balance(data, own, fitted):
+    X, y = data["calibration"]
+    seen = np.isin(y, own.classes_[own.seen_mask_])
+    own.calibrate(X[seen], y[seen])
+    assert own.scorer_.calibration == fitted.scorer_.calibration
+    np.testing.assert_array_equal(own.predict(X), fitted.predict(X))
+
+
+def test_a_saved_classifier_loads_with_the_same_answers(data, fitted, tmp_path):
+    loaded = ClassNormClassifier.load(fitted.save(tmp_path), device="cpu")
+    X, y = data["test"]
+    np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
+    assert loaded.get_params() == fitted.get_params()
+    assert loaded.score(X, y) == fitted.score(X, y)
+    assert loaded.add_classes({"okapi": np.ones(12)}).classes_[-1] == "okapi"
+    names = [str(name) for name in fitted.predict(X)]
+    assert Scorer.load(tmp_path).predict(X) == names, "the folder serves the command line too"
+
+
+@pytest.mark.parametrize("change", [{"format": "other"}, {"classes": ["a"]}, {"label_type": "nonsense"}, None])
+def test_a_damaged_classifier_is_refused_in_one_line(fitted, tmp_path, change):
+    path = fitted.save(tmp_path) / "estimator.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change) if change else "{")
+    with pytest.raises(ModelError) as caught:
+        ClassNormClassifier.load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_ordinary_classifier_survives_saving_and_pickling(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    clf = ClassNormClassifier().fit(X, y)
+    for again in (ClassNormClassifier.load(clf.save(tmp_path)), pickle.loads(pickle.dumps(clf))):  # noqa: S301
+        np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
+
+
+def test_the_random_state_decides_the_weights(data):
+    X, y = load_iris(return_X_y=True)
+
+    def proba(state):
+        return ClassNormClassifier(settings={"epochs": 3}, random_state=state).fit(X, y).predict_proba(X)
+
+    np.testing.assert_array_equal(proba(3), proba(3))
+    assert not np.array_equal(proba(3), proba(4))
+    np.testing.assert_array_equal(proba(np.random.RandomState(1)), proba(np.random.RandomState(1)))
+
+
+def test_an_eval_set_is_scored_and_changes_nothing(data, fitted):
+    again = clone(fitted).fit(*data["train"], descriptors=data["table"], eval_set=data["test"])
+    assert again.eval_score_ == fitted.score(*data["test"])
+    assert again.scorer_.calibration == fitted.scorer_.calibration
+
+
+def test_stages_are_told_on_request(data, capsys):
+    ClassNormClassifier(settings=FAST, verbose=1).fit(*data["train"], descriptors=data["table"])
+    assert capsys.readouterr().out.splitlines() == [
+        "[ClassNormClassifier] validation 1/1",
+        "[ClassNormClassifier] training",
+    ]
+
+
+def test_a_pipeline_passes_descriptors_on(data):
+    pipeline = Pipeline([("scale", MinMaxScaler()), ("clf", ClassNormClassifier(settings=FAST))])
+    pipeline.fit(*data["train"], clf__descriptors=data["table"])
+    assert pipeline.score(*data["test"]) > 0.3
+    assert pipeline.classes_.tolist() == data["table"].index.tolist()
+
+
+def test_a_grid_search_over_settings_in_two_processes(data):
+    grid = [FAST | {"calibration": "none", "hidden": hidden} for hidden in (1, 32)]
+    search = GridSearchCV(ClassNormClassifier(), {"settings": grid}, cv=3, n_jobs=2, error_score="raise")
+    search.fit(*data["train"], descriptors=data["table"])
+    assert search.best_params_["settings"]["hidden"] == 32
+    assert search.best_estimator_.predict(data["test"][0]).shape == data["test"][1].shape
+
+
+def test_metadata_routing_brings_descriptors_through_search_and_pipeline(data):
+    with sklearn.config_context(enable_metadata_routing=True):
+        clf = ClassNormClassifier(settings=FAST | {"calibration": "none"}).set_fit_request(descriptors=True)
+        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), clf)
+        scores = cross_val_score(pipeline, *data["train"], cv=3, params={"descriptors": data["table"]})
+        assert scores.mean() > 0.5  # chance: 0.06
+        search = GridSearchCV(pipeline, {"classnormclassifier__recipe": ["reference", "baseline"]}, cv=2)
+        search.fit(*data["train"], descriptors=data["table"])
+        assert len(search.best_estimator_.classes_) == 16
+
+
+def test_a_table_as_long_as_the_rows_is_cut_by_cross_validation_but_a_function_is_not():
+    rng = np.random.default_rng(0)
+    y = np.repeat(["a", "b", "c"], 4)
+    X = rng.random((12, 6))
+    table = pd.DataFrame(rng.random((12, 5)), index=["a", "b", "c", *(f"unseen {i}" for i in range(9))])
+    clf = ClassNormClassifier(settings=FAST | {"calibration": "none", "epochs": 1})
+    with pytest.raises(ValueError, match="give a function that returns it"):
+        cross_val_score(clf, X, y, cv=2, params={"descriptors": table}, error_score="raise")
+    assert len(cross_val_score(clf, X, y, cv=2, params={"descriptors": lambda: table}, error_score="raise")) == 2
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "message"),
+    [
+        ({"a": [1.0, 2.0]}, "class 'b' of y is not among the 1 descriptors"),
+        ({"a": [1.0, 2.0], "b": [1.0]}, r"class 'b' has shape \(1,\), that of 'a' \(2,\)"),
+        ({"a": [1.0, 2.0], "b": [1.0, np.nan]}, "class 'b' holds NaN"),
+        ({"a": [1.0, 2.0], "b": [0.0, 0.0]}, "class 'b' is all zero"),
+        ({"a": [1.0, 2.0], "b": ["tall", "red"]}, "class 'b' holds something that is not a number"),
+        ({}, "empty"),
+        ({"a": [1.0], "b": [1.0], 3: [1.0]}, "labels are like 'a', but a descriptor is named 3"),
+        (np.ones((3, 2)), "leaves open which row"),
+        (np.ones(2), r"class 'a' has shape \(\)"),
+        (pd.DataFrame([[1.0], [2.0], [3.0]], index=["a", "b", "a"]), "class 'a' has two descriptors"),
+    ],
+)
+def test_bad_descriptors_are_refused_in_one_line(descriptors, message):
+    with pytest.raises(ClassNormError, match=message) as caught:
+        ClassNormClassifier().fit(np.eye(4), ["a", "a", "b", "b"], descriptors=descriptors)
+    assert isinstance(caught.value, ValueError)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"method": "clasnorm"}, "did you mean 'classnorm'"),
+        ({"recipe": "refrence"}, "did you mean 'reference'"),
+        ({"settings": {"hiden": 3}}, "did you mean 'hidden'"),
+        ({"settings": {"lr": -1.0}}, "lr is -1.0"),
+        ({"device": "tpu"}, "not available"),
+    ],
+)
+def test_bad_parameters_are_refused_by_name_in_fit(params, message):
+    with pytest.raises(ValueError, match=message):
+        ClassNormClassifier(**params).fit(np.eye(4), [0, 0, 1, 1])
+
+
+def test_bad_requests_of_a_fitted_classifier_are_refused(data, own):
+    X, y = data["test"]
+    for request, message in [
+        (lambda: own.predict(X, classes=["bird 99"]), "'bird 99' is none of the 16 classes"),
+        (lambda: own.predict(X, classes=[]), "at least one class"),
+        (lambda: own.predict_proba(X, classes=["bird 01", "bird 01"]), "none twice"),
+        (lambda: own.top(X, 0), "at least 1 class"),
+        (lambda: own.add_classes({"okapi": [1.0]}), "'okapi' has 1 dimensions; the model was trained on 12"),
+        (lambda: own.add_classes({"bird 01": np.ones(12)}), "known to the model with another descriptor"),
+        (lambda: own.add_classes({7: np.ones(12)}), "a descriptor is named 7"),
+        (lambda: own.add_classes(np.ones((1, 12))), "new classes need names"),
+        (lambda: own.calibrate(X, y[:-1]), "labels for"),
+        (lambda: own.calibrate(X, ["okapi"] * len(X)), "'okapi' is none of the 16 classes"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            request()
+
+
+def test_a_classifier_without_descriptors_takes_no_new_classes():
+    clf = ClassNormClassifier(settings={"epochs": 1}).fit(np.eye(4), [0, 0, 1, 1])
+    with pytest.raises(ValueError, match="fitted without descriptors"):
+        clf.add_classes({2: [1.0, 0.0]})
+
+
+def test_two_seen_classes_are_enough_beside_unseen_ones():
+    X = np.random.default_rng(0).random((20, 6)) + 3.0 * np.eye(2, 6)[np.arange(20) % 2]
+    table = {0: [1.0, 0.0], 1: [0.0, 1.0], 2: [1.0, 1.0]}
+    clf = ClassNormClassifier(settings={"hidden": 16}).fit(X, np.arange(20) % 2, descriptors=table)
+    assert clf.decision_function(X).shape == (20, 3)
+    assert clf.validation_ is None
+
+
+def test_one_row_a_class_is_enough_to_fit_and_save(tmp_path):
+    table = dict(zip("abcde", np.random.default_rng(0).random((5, 4)), strict=True))
+    clf = ClassNormClassifier(settings={"hidden": 16}).fit(np.eye(4)[:3] + 0.1, ["a", "b", "c"], descriptors=table)
+    assert ClassNormClassifier.load(clf.save(tmp_path)).classes_.tolist() == list("abcde")
+
+
+def test_help_answers_without_scikit_learn_or_pytorch():
+    script = "import sys, classnorm.cli as c; c.main(['--help']); assert not {'torch', 'sklearn'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)

@@ -1,0 +1,23 @@
+"""Every example runs as it is, prints something and holds what it asserts."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
+def test_an_example_runs(script, tmp_path):
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
+def test_an_example_is_short_and_checks_its_own_outcome(script):
+    text = script.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 50
+    assert "\nassert " in text or "\n    assert " in text
