@@ -1,0 +1,78 @@
+"""`classnorm export`: a model for onnxruntime."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from classnorm.cli.console import notice, print_json
+from classnorm.cli.options import OutputOptions, parse
+from classnorm.errors import ConfigError
+from classnorm.methods import Scorer
+from classnorm.methods.export import export_onnx
+
+_HINT = """
+  session = onnxruntime.InferenceSession("{file}")
+  names = json.loads(session.get_modelmeta().custom_metadata_map["classnorm"])["class_names"]
+  best = session.run(["scores"], {{"features": features}})[0].argmax(axis=1)  # float32 [rows, {width}] → index of names
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Write a model as ONNX, to be used where there is onnxruntime but no PyTorch.
+
+    FILE.onnx turns features into scores and probabilities; FILE.prototypes.onnx turns descriptors of new classes into
+    prototypes for it. Both are compared with PyTorch before they are written.
+
+    Examples:
+      classnorm export runs/mine/seed-0 mine.onnx
+    """
+
+    model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """Folder of a run."""
+    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.onnx")]
+    """Where to write; an earlier export is replaced."""
+    opset: int = 18
+    """Version of the ONNX operators, 18 or later. onnxruntime 1.18 and later read 18 to 21."""
+    output: Annotated[OutputOptions, tyro.conf.arg(name="")]
+
+    def run(self) -> None:
+        if self.file.suffix != ".onnx":
+            raise ConfigError(f"{self.file}: the name of an ONNX file must end in .onnx")
+        scorer = Scorer.load(self.model, "cpu")
+        files = export_onnx(scorer, self.file, self.opset)
+        if len(files) == 1:
+            notice(
+                f"no classes can be added to {self.file}: ONNX has no form for new prototypes of {scorer.method}; "
+                "add them before, with Scorer.add_classes",
+                self.output.quiet,
+            )
+        if self.output.json:
+            print_json(
+                {
+                    "files": [
+                        {"path": str(file), "sha256": hashlib.sha256(file.read_bytes()).hexdigest()} for file in files
+                    ],
+                    "method": scorer.method,
+                    "classes": len(scorer.class_names),
+                    "feature_dim": scorer.d_z,
+                    "descriptor_dim": scorer.d_a,
+                    "calibration": str(scorer.calibration),
+                    "opset": self.opset,
+                }
+            )
+            return
+        graphs = ("features → scores", "descriptors → prototypes")
+        for file, graph in zip(files, graphs, strict=False):
+            print(f"wrote {file} ({graph}, {file.stat().st_size / 1e6:.1f} MB)")
+        print(_HINT.format(file=self.file, width=scorer.d_z), end="")
+
+
+def main(arguments: Sequence[str], program: str) -> None:
+    parse(Export, arguments, program).run()
