@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image, ImageDraw
 
 from classnorm.cli import main
 from classnorm.data import SyntheticConfig, ZeroShotDataset, save_bundle, synthetic
@@ -88,3 +90,64 @@ def trained(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with contextlib.redirect_stdout(io.StringIO()):
         main(["train", str(world.bundle), *small, "--out", str(out)])
     return out / "seed-0"
+
+
+class BagOfWords:
+    """In the place of a text encoder: sentences with the same words are alike."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.calls: list[list[str]] = []
+
+    def record(self) -> dict[str, str]:
+        return {"name": self.name, "weights": "none", "sha256": ""}
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        self.calls.append(list(sentences))
+        vectors = np.zeros((len(sentences), 64), dtype=np.float32)
+        for row, sentence in enumerate(sentences):
+            for word in sentence.casefold().split():
+                vectors[row, zlib.crc32(word.encode()) % 64] += 1
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def bag_of_words(monkeypatch: pytest.MonkeyPatch) -> BagOfWords:
+    """Encodes all text from now on, and remembers what it was asked."""
+    encoder = BagOfWords("words")
+    monkeypatch.setattr("classnorm.encoders.describing.load_text_encoder", lambda name: encoder)
+    return encoder
+
+
+SHAPES = ("circle", "square", "bar")
+COLOURS = {"red": (220, 30, 30), "green": (30, 180, 40), "blue": (40, 60, 220), "yellow": (230, 220, 30)}
+
+
+def draw(path: Path, colour: str, shape: str, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    picture = Image.new("RGB", (40, 36), tuple(generator.integers(100, 150, 3).tolist()))
+    x, y = generator.integers(2, 14, 2).tolist()
+    pen = ImageDraw.Draw(picture)
+    box = (x, y, x + 6, y + 21) if shape == "bar" else (x, y, x + 18, y + 18)
+    (pen.ellipse if shape == "circle" else pen.rectangle)(box, fill=COLOURS[colour])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture.save(path)
+
+
+@pytest.fixture
+def shapes(tmp_path: Path) -> Path:
+    """Ten folders of ten drawings; of blue squares and yellow circles there are none."""
+    for c, colour in enumerate(COLOURS):
+        for s, shape in enumerate(SHAPES):
+            if (colour, shape) not in (("blue", "square"), ("yellow", "circle")):
+                for i in range(10):
+                    draw(tmp_path / "shapes" / f"{colour}_{shape}" / f"{i}.png", colour, shape, 100 * c + 10 * s + i)
+    return tmp_path / "shapes"
+
+
+@pytest.fixture
+def said(tmp_path: Path) -> Path:
+    """A description of all twelve shapes."""
+    lines = [f"{c.title()} {s},a {s} painted in {c},{c} {s}" for c in COLOURS for s in SHAPES]
+    (tmp_path / "said.csv").write_text("\n".join(["name,first,second", *lines]))
+    return tmp_path / "said.csv"

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from classnorm.data import SyntheticConfig, save_bundle, synthetic
+from classnorm.data import SyntheticConfig, save_bundle, save_gbu, synthetic
 
 SMALL = ["--tasks", "4", "--hidden", "16", "--epochs", "1", "--quiet"]
 
@@ -56,6 +56,50 @@ def test_validation_tasks_choose_what_is_not_given(classnorm, bundle, tmp_path):
     assert saved["stream"]["part"] == [2, None]
 
 
+def test_the_analytic_strategy_chooses_its_bias(classnorm, bundle, tmp_path):
+    arguments = ["--strategy", "analytic", "--tasks", "4", "--validation-tasks", "2", "--jobs", "1", "--quiet"]
+    outcome = classnorm("continual", bundle, *arguments, "--json", "--out", tmp_path)
+    assert outcome.code == 0, outcome.err
+    document = json.loads(outcome.out)
+    assert document["chosen"][0]["settings"]["bias"] == document["runs"][0]["config"]["bias"]
+    outcome = classnorm(
+        "continual", bundle, *arguments, "--ridge", "0.3", "--length", "1", "--bias", "0.05", "--out", tmp_path / "o"
+    )
+    assert outcome.code == 2 and "nothing to choose" in outcome.err
+    outcome = classnorm("continual", bundle, *arguments, "--bias", "0.05", "--out", tmp_path / "p")
+    assert "synthetic: analytic; percent" in outcome.out and "chosen by mAUC on the first 2 tasks: ridge" in outcome.out
+    assert "bias" not in outcome.out
+
+
+def test_other_strategies_choose_a_bias_when_asked(classnorm, bundle, tmp_path):
+    arguments = ["--validation-tasks", "2", "--calibrate", "--lr", "0.01", "--jobs", "1", "--json", "--out", tmp_path]
+    document = json.loads(classnorm("continual", bundle, *SMALL, *arguments).out)
+    assert list(document["chosen"][0]["settings"]) == ["bias"]
+
+
+def test_the_grid_of_the_paper(classnorm, bundle, tmp_path):
+    arguments = ["--validation-tasks", "2", "--select-grid", "paper", "--jobs", "1", "--out", tmp_path, "--json"]
+    fixed = ["--momentum", "0.9", "--grad-clip", "10"]
+    document = json.loads(classnorm("continual", bundle, *SMALL, *arguments, *fixed).out)
+    assert set(document["chosen"][0]["settings"]) == {"init_distribution", "lr"}
+    assert len(list((tmp_path / "validation").glob("*/continual.json"))) == 4
+
+
+def test_simulated_features_are_called_so(classnorm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("classnorm.data._SIMULATED_ROWS", 240)
+    save_gbu(synthetic(SyntheticConfig(classes=12, unseen=3, rows=60, features=8, attributes=10)), tmp_path / "zoo")
+    (tmp_path / "zoo" / "features.mat").unlink()
+    outcome = classnorm("continual", "simulated:zoo", "--tasks", "3", "--hidden", "16", "--epochs", "1")
+    assert outcome.code == 0, outcome.err
+    assert "features are simulated" in outcome.err
+    assert "zoo (simulated features): sequential" in outcome.out
+    saved = json.loads(
+        (tmp_path / "runs/zoo (simulated features)/continual-sequential-cn/seed-0/continual.json").read_text()
+    )
+    assert saved["dataset"]["name"] == "zoo (simulated features)"
+
+
 def test_an_image_split_decides_the_training_rows(classnorm, bundle, tmp_path):
     data = synthetic(SyntheticConfig(classes=12, unseen=3, rows=240, features=16, attributes=10))
     files = [f"{data.labels[i]}/{i}.jpg" for i in range(data.n_rows)]
@@ -84,6 +128,9 @@ def test_an_image_split_decides_the_training_rows(classnorm, bundle, tmp_path):
         (["--validation-tasks", "9"], "at least 2 must choose"),
         (["--validation-tasks", "2", "--lr", "0.1"], "nothing to choose"),
         (["--image-split", "absent.txt"], "absent.txt"),
+        (["--strategy", "analytic", "--no-class-norm"], "leave out --class-norm"),
+        (["--strategy", "analytic", "--encoder", "convnet-gray"], "leave out --encoder"),
+        (["--strategy", "analytic", "--validation-tasks", "2", "--select-grid", "paper"], "not in the paper"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(classnorm, bundle, tmp_path, arguments, message):

@@ -149,6 +149,34 @@ def test_pictures_that_cannot_be_read_are_named_counted_and_left_out(
     assert {data.image_files[row] for row in data.split.train} == train
 
 
+def test_five_spoilt_images_among_two_hundred_are_each_named(classnorm: Command, tmp_path: Path) -> None:
+    for row in range(200):
+        write_image(tmp_path / "many" / f"c{row % 4}" / f"{row:03d}.png", row)
+    spoilt = [f"c{row % 4}/{row:03d}.png" for row in (0, 63, 64, 130, 199)]
+    for file in spoilt:
+        (tmp_path / "many" / file).write_bytes(b"broken")
+    outcome = classnorm("extract", tmp_path / "many", "--out", tmp_path / "x.npz", *SMALL)
+    assert sorted(line.split()[2].rstrip(":") for line in outcome.err.splitlines() if " skipped " in line) == sorted(
+        spoilt
+    )
+    assert "5 images could not be read and are left out" in outcome.err
+    content = read(tmp_path / "x.npz")
+    assert len(content["features"]) == 195 and not set(spoilt) & set(content["image_files"].tolist())
+    assert sorted(json.loads(provenance(content)["skipped"])) == sorted(spoilt)
+
+
+def test_descriptions_make_a_dataset_to_train_on_at_once(
+    classnorm: Command, zoo: Path, tmp_path: Path, bag_of_words: Any
+) -> None:
+    (tmp_path / "said.csv").write_text("name,size,legs\nAnt,1,6\nBee,1,7\nCow,9,4\nOkapi,8,4\nYak,9,5\nZebra,8,5\n")
+    outcome = classnorm("extract", zoo, "--descriptions", tmp_path / "said.csv", "--out", tmp_path / "x.npz", *SMALL)
+    assert outcome.code == 0 and "ready for classnorm train" in outcome.err
+    data = load(tmp_path / "x.npz")
+    assert data.sizes["unseen_classes"] == 1 and data.class_names[4] == "Yak"
+    assert (len(data.split.train), len(data.split.test_seen), len(data.split.test_unseen)) == (24, 6, 0)
+    assert data.descriptors[data.labels[-1]].tolist() == [8, 5]
+
+
 def test_strict_stops_at_the_first_and_goes_on_when_it_is_repaired(
     classnorm: Command, zoo: Path, tmp_path: Path
 ) -> None:
@@ -241,7 +269,7 @@ def test_glyphs_become_a_dataset_to_train_on(
     whole = images.find_images("glyphs-light")
     assert whole.split is not None
     few = np.sort(np.concatenate([whole.split.train[:40], whole.split.test_seen[:0], whole.split.test_unseen[:5]]))
-    monkeypatch.setattr("classnorm.cli.extract.find_images", lambda source: whole.take(few))
+    monkeypatch.setattr("classnorm.cli.image_options.find_images", lambda source: whole.take(few))
     arguments = ["--encoder", "convnet-gray", "--device", "cpu", "--quiet"]
     outcome = classnorm("extract", "glyphs-light", "--out", tmp_path / "x.npz", *arguments)
     assert outcome.code == 0, outcome.err

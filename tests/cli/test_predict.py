@@ -83,7 +83,7 @@ def test_known_classes_are_recognised(classnorm: Command, trained: Path, world: 
 
 def test_csv_has_one_line_for_each_row_and_rank(classnorm: Command, trained: Path, world: Any, features: Path) -> None:
     lines = classnorm("predict", trained, features, "--top", 3).out.splitlines()
-    assert lines[0] == "row,rank,class,score,kind"
+    assert lines[0] == "row,rank,class,score,probability,kind"
     pairs = [tuple(map(int, line.split(",")[:2])) for line in lines[1:]]
     assert pairs == [(row, rank) for row in range(len(world.features)) for rank in (1, 2, 3)]
 
@@ -98,6 +98,16 @@ def test_scores_are_those_of_the_scorer(classnorm: Command, trained: Path, world
     rows = read(classnorm("predict", trained, features).out)
     scores = Scorer.load(trained).scores(world.features)
     np.testing.assert_allclose([float(row["score"]) for row in rows], scores.max(axis=1), atol=1e-4)
+
+
+def test_probabilities_are_those_of_the_scorer_and_add_up_to_one(
+    classnorm: Command, trained: Path, world: Any, features: Path
+) -> None:
+    rows = read(classnorm("predict", trained, features, "--top", 35).out)
+    table = np.array([float(row["probability"]) for row in rows]).reshape(-1, 35)
+    np.testing.assert_allclose(table.sum(axis=1), 1.0, atol=1e-4)
+    expected = Scorer.load(trained).probabilities(world.features).max(axis=1)
+    np.testing.assert_allclose(table[:, 0], expected, atol=1e-5)
 
 
 def test_top_beyond_the_number_of_classes_gives_all_of_them(
@@ -159,3 +169,94 @@ def test_out_writes_what_stdout_would_say(
 def test_the_model_may_be_named_by_its_file(classnorm: Command, trained: Path, features: Path) -> None:
     by_file = classnorm("predict", trained / "model.safetensors", features)
     assert by_file.out == classnorm("predict", trained, features).out
+
+
+@pytest.fixture
+def asked(classnorm: Command, shapes: Path, tmp_path: Path, bag_of_words: Any) -> Path:
+    """A model that was trained on images and remembers how they were encoded."""
+    flags = ["--encoder", "convnet", "--size", 32, "--device", "cpu", "--quiet"]
+    classnorm("extract", shapes, "--descriptions", shapes, "--out", tmp_path / "x.npz", *flags)
+    flags = ["--method", "kernel", "--calibration", "none", "--quiet"]
+    assert classnorm("train", tmp_path / "x.npz", *flags, "--out", tmp_path / "run").code == 0
+    return tmp_path / "run" / "seed-0"
+
+
+def images_csv(shapes: Path) -> Path:
+    (shapes / "list.csv").write_text("id,path\n1,red_bar/0.png\n2,blue_bar/3.png\n")
+    return shapes / "list.csv"
+
+
+def test_images_are_classified_as_their_features_are(
+    classnorm: Command, asked: Path, shapes: Path, tmp_path: Path
+) -> None:
+    with np.load(tmp_path / "x.npz") as bundle:
+        files, features = bundle["image_files"].tolist(), bundle["features"]
+    np.save(tmp_path / "x.npy", features)
+    by_features = read(classnorm("predict", asked, tmp_path / "x.npy", "--top", 2).out)
+    by_images = read(classnorm("predict", asked, shapes, "--top", 2).out)
+    assert next(iter(by_images[0])) == "image" and {"probability", "kind"} < by_images[0].keys()
+    assert [row["image"] for row in by_images[::2]] == files
+    assert [row["class"] for row in by_images] == [row["class"] for row in by_features]
+    np.testing.assert_allclose(*([float(row["score"]) for row in rows] for rows in (by_images, by_features)), atol=1e-3)
+
+
+def test_an_image_a_flat_folder_and_a_list_of_paths_are_understood(
+    classnorm: Command, asked: Path, shapes: Path
+) -> None:
+    whole = {row["image"]: row["class"] for row in read(classnorm("predict", asked, shapes).out)}
+    one = read(classnorm("predict", asked, shapes / "red_bar" / "0.png").out)
+    assert [(row["image"], row["class"]) for row in one] == [
+        (str(shapes / "red_bar" / "0.png"), whole["red_bar/0.png"])
+    ]
+    flat = read(classnorm("predict", asked, shapes / "red_bar").out)
+    assert {f"red_bar/{row['image']}": row["class"] for row in flat}.items() <= whole.items() and len(flat) == 10
+    listed = json.loads(classnorm("predict", asked, images_csv(shapes), "--json").out)
+    assert [(row["image"], row["class"]) for row in listed] == [
+        (file, whole[file]) for file in ("red_bar/0.png", "blue_bar/3.png")
+    ]
+
+
+def test_images_that_cannot_be_read_are_named_and_left_out(classnorm: Command, asked: Path, shapes: Path) -> None:
+    (shapes / "red_bar" / "4.png").write_bytes(b"broken")
+    outcome = classnorm("predict", asked, shapes / "red_bar")
+    assert outcome.code == 0
+    assert [row["image"] for row in read(outcome.out)] == [f"{i}.png" for i in range(10) if i != 4]
+    assert "skipped 4.png: not an image" in outcome.err and "1 images could not be read" in outcome.err
+
+
+def test_new_classes_come_in_words_by_way_of_describe(
+    classnorm: Command, asked: Path, shapes: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "new.txt").write_text("blue square\n")
+    classnorm("describe", tmp_path / "new.txt", "--out", tmp_path / "new.npz", "--quiet")
+    flags = ["--descriptors", tmp_path / "new.npz", "--only", "blue square", "red_bar"]
+    rows = read(classnorm("predict", asked, shapes / "blue_bar", *flags, "--quiet").out)
+    assert {row["class"] for row in rows} <= {"blue square", "red_bar"}
+
+
+def test_an_encoder_can_be_named_where_the_model_knows_none(
+    classnorm: Command, asked: Path, shapes: Path, tmp_path: Path
+) -> None:
+    expected = classnorm("predict", asked, shapes).out
+    (asked / "encoder.json").unlink()
+    refused = classnorm("predict", asked, shapes)
+    assert refused.code == 2 and "knows no encoder; give --encoder" in refused.err
+    assert classnorm("predict", asked, shapes, "--encoder", "convnet", "--size", 32).out == expected
+
+
+@pytest.mark.parametrize(
+    ("make", "flags", "message"),
+    [
+        (lambda folder: folder / "gone.png", [], "none of 1 images can be read, first"),
+        (lambda folder: folder / "nowhere", [], "nowhere: no such file"),
+        (lambda folder: (folder / "hollow").mkdir() or folder / "hollow", [], "hollow: no images there"),
+        (lambda folder: folder, ["--size", 32], "--size goes with --encoder"),
+        (lambda folder: folder, ["--encoder", "efficientnet-lite0", "--size", 32], "the model was trained on 128"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_told_in_one_line(
+    classnorm: Command, asked: Path, shapes: Path, make: Callable[[Path], Path], flags: list[Any], message: str
+) -> None:
+    outcome = classnorm("predict", asked, make(shapes), *flags, "--quiet")
+    assert outcome.code == 2
+    assert message in outcome.err and outcome.err.count("\n") == 1

@@ -64,7 +64,9 @@ def test_every_field_of_the_config_is_a_flag_and_reaches_the_training(capsys, bu
         "attribute_normalization": "standardize", "normalization": "class-variance",
         "standardize_before_relu": False, "final_relu": False, "init": "xavier",
         "hidden_init": "kaiming_fan_in", "attribute_correction": True, "init_distribution": "normal",
-        "logits": "cosine", "gamma": "auto", "learn_gamma": True, "entropy_weight": 0.002,
+        "logits": "cosine", "gamma": "auto", "learn_gamma": True, "entropy_weight": 0.002, "geometry": True,
+        "power": 0.7, "dimensions": 8, "shrinkage": 0.2, "whitening": 0.4, "within": 0.5, "hubness": 0.0,
+        "virtual_classes": 5, "descriptor_noise": 0.1,
     }  # fmt: skip
     arguments = [text for name, value in flags.items() for text in (f"--{name.replace('_', '-')}", str(value))]
     document = train_json(capsys, bundle, *arguments, "--out", tmp_path)
@@ -178,7 +180,17 @@ def test_the_front_page_lists_the_commands(capsys, arguments):
 
 
 @pytest.mark.parametrize(
-    "command", [["train"], ["evaluate"], ["predict"], ["report"], ["data", "check"], ["data", "convert"]]
+    "command",
+    [
+        ["train"],
+        ["evaluate"],
+        ["predict"],
+        ["report"],
+        ["extract"],
+        ["describe"],
+        ["data", "check"],
+        ["data", "convert"],
+    ],
 )
 def test_every_command_has_a_help_text_with_examples(capsys, command):
     with pytest.raises(SystemExit) as caught:

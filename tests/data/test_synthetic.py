@@ -35,8 +35,9 @@ def test_a_fifth_of_the_seen_rows_is_for_the_test() -> None:
     assert len(data.split.test_seen) == (len(data.split.test_seen) + len(data.split.train)) / 5
 
 
-def test_there_are_no_notices() -> None:
-    assert synthetic(SyntheticConfig(classes=20, unseen=5, rows=40, features=8)).notices == []
+def test_the_only_notice_is_that_features_are_simulated() -> None:
+    [notice] = synthetic(SyntheticConfig(classes=20, unseen=5, rows=40, features=8)).notices
+    assert "simulated" in notice
 
 
 def test_the_same_seed_gives_the_same_data() -> None:

@@ -14,7 +14,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "train": ("train", "fit and score a model"),
     "evaluate": ("evaluate", "score a saved model on a dataset"),
-    "predict": ("predict", "classify features, also into classes unknown at training time"),
+    "predict": ("predict", "classify images or features, also into classes unknown at training time"),
     "search": ("search", "choose hyperparameters by validation, score the winner once"),
     "continual": ("continual", "learn a stream of classes, task by task"),
     "reproduce": ("reproduce", "a table or figure of the paper, on the data at hand"),
@@ -23,6 +23,8 @@ _COMMANDS = {
     "analyze attributes": ("analyze", "are the class descriptors normal and independent?"),
     "report": ("report", "tables, plots and an HTML page from run folders"),
     "extract": ("extract", "images → features"),
+    "describe": ("describe", "class names, sentences, attributes → descriptors"),
+    "export": ("export", "a model for onnxruntime"),
     "data check": ("data_check", "look at a dataset"),
     "data convert": ("data_convert", "GBU folder ↔ .npz bundle"),
 }

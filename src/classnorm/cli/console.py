@@ -17,7 +17,15 @@ if TYPE_CHECKING:  # PyTorch is slow to import, and not every command needs it
     from classnorm.continual import StreamProgress, TaskEpoch
     from classnorm.training import Epoch, Progress
 
-__all__ = ["batch_progress", "notice", "print_json", "print_table", "progress_display", "stream_progress"]
+__all__ = [
+    "batch_progress",
+    "image_progress",
+    "notice",
+    "print_json",
+    "print_table",
+    "progress_display",
+    "stream_progress",
+]
 
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -74,6 +82,36 @@ def batch_progress(what: str, quiet: bool) -> Iterator[Callable[[int, int], None
             yield lambda done, of: bars.update(task, completed=done, total=of)
     else:
         yield _batch_lines(what)
+
+
+@contextmanager
+def image_progress(quiet: bool) -> Iterator[Callable[[int, int, int], None] | None]:
+    """A bar with images/s and time left, or a line now and then off a terminal."""
+    if quiet:
+        yield None
+        return
+    started = last = time.monotonic()
+
+    def rate(done: int, of: int, before: int) -> str:
+        speed = (done - before) / (time.monotonic() - started)
+        return f"{speed:.1f} images/s, about {(of - done) / speed:.0f} s left"
+
+    if sys.stderr.isatty():
+        columns = (TextColumn("extract"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+            task = bars.add_task("", total=None)
+            yield lambda done, of, before: bars.update(
+                task, completed=done, total=of, description=rate(done, of, before)
+            )
+        return
+
+    def line(done: int, of: int, before: int) -> None:
+        nonlocal last
+        if done == of or time.monotonic() - last > _SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            print(f"extract: {done}/{of}, {rate(done, of, before)}", file=sys.stderr, flush=True)
+
+    yield line
 
 
 @contextmanager

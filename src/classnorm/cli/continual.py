@@ -15,16 +15,19 @@ import tyro
 
 from classnorm.cli.console import batch_progress, notice, print_json, print_table, stream_progress
 from classnorm.cli.options import DataOptions, OutputOptions, chosen_seeds, given, parse_with_settings
-from classnorm.continual import STRATEGIES, TaskStream, configure, read_image_split
+from classnorm.continual import STRATEGIES, ContinualConfig, StreamConfig, TaskStream, configure, read_image_split
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.experiments.continual import (
     MARKER,
     SCORES,
+    Chosen,
     ContinualExperiment,
+    GridName,
     ImageMode,
     Selection,
     default_grid,
+    paper_grid,
     run_continual,
     validated,
 )
@@ -47,11 +50,12 @@ class Continual:
       classnorm continual glyphs-light --tasks 5 --strategy agem
       classnorm continual xlsa17/data/CUB --image-split CUB_200_2011/train_test_split.txt --validation-tasks 3 --seeds 3
       classnorm continual mine.npz --tasks 20,10,10 --no-class-norm --lr 0.1
-      classnorm continual glyphs-light --tasks 4 --encoder convnet-gray --size 32
+      classnorm continual xlsa17/data/CUB --strategy analytic --validation-tasks 3
+      classnorm continual glyphs-light --tasks 4 --encoder convnet-gray --size 24
     """
 
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = "glyphs-light"
-    """Dataset, as for train."""
+    """Dataset, as for train, or simulated:FOLDER: the attributes of a GBU folder with drawn features."""
     tasks: Annotated[str | None, tyro.conf.arg(metavar="N|SIZES", help_behavior_hint="")] = None
     """Number of tasks, or their sizes: 47,47,48 (default: 10 for CUB, 15 for SUN, else 10)."""
     image_split: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
@@ -67,7 +71,11 @@ class Continual:
     validation_tasks: int = 0
     """Tasks that only choose settings; 0 chooses none and reports all tasks."""
     select: Selection = "mAUC"
-    """The score by which validation tasks choose."""
+    """The score by which validation tasks choose; a bias is always chosen by mH, since mAUC is blind to it."""
+    select_grid: GridName = "default"
+    """What validation tasks try: learning rates over four orders of magnitude and penalties, or the paper's grid."""
+    calibrate: bool = False
+    """Let validation tasks choose a bias of the seen scores too, as strategy analytic always does."""
     seed: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
     """One run with this seed (default 0): it orders the classes and draws the weights."""
     seeds: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
@@ -93,10 +101,9 @@ class Continual:
         for text in dataset.notices:
             notice(text, self.output.quiet)
         experiments = [self._experiment(dataset, seed) for seed in seeds]
-        kind = "cn" if experiments[0].config.class_norm else "plain"
-        out = self.out or Path("runs") / dataset.name / f"continual-{self.strategy}-{kind}"
-        if self.validation_tasks:
-            experiments = self._validated(experiments, out)
+        out = self.out or Path("runs") / dataset.name / f"continual-{self.strategy}{_suffix(experiments[0].config)}"
+        chosen = self._validated(experiments, out) if self.validation_tasks else []
+        experiments = [choice.experiment for choice in chosen] or experiments
         for experiment in experiments:
             if not self.resume and (out / f"seed-{experiment.seed}" / MARKER).is_file():
                 notice(f"replacing the finished run {out / f'seed-{experiment.seed}'}", self.output.quiet)
@@ -114,21 +121,27 @@ class Continual:
                 )
                 documents.append(document | {"folder": str(folder)})
         if self.output.json:
-            print_json(self._document(dataset, documents))
+            print_json(self._document(dataset, documents, chosen))
         else:
-            self._print(dataset, documents, out)
+            self._print(dataset, documents, chosen, out)
 
     def _experiment(self, dataset: ZeroShotDataset, seed: int) -> ContinualExperiment:
         tasks = _tasks(self.tasks)
         stream = TaskStream.make(dataset, tasks, seed)
-        config = configure(stream, self.strategy, **given(self.settings))
         mode = ImageMode(self.encoder, self.size, self.images) if self.encoder else None
+        if mode and self.strategy == "analytic":
+            raise ConfigError(
+                "strategy analytic learns from features, which no encoder may change; leave out --encoder"
+            )
+        config = configure(stream, self.strategy, **(mode.settings if mode else {}) | given(self.settings))
         return ContinualExperiment(dataset, self.strategy, config, seed, tasks, images=mode)
 
-    def _validated(self, experiments: Sequence[ContinualExperiment], out: Path) -> list[ContinualExperiment]:
+    def _validated(self, experiments: Sequence[ContinualExperiment], out: Path) -> list[Chosen]:
         fixed = given(self.settings)
-        grid = {k: v for k, v in default_grid(self.strategy).items() if k not in fixed}
-        if not grid:
+        paper = self.select_grid == "paper"
+        grid = paper_grid(self.strategy, self.encoder is not None) if paper else default_grid(self.strategy)
+        grid = dataclasses.replace(grid, bias=grid.bias or self.calibrate).without(fixed)
+        if not grid.names:
             raise ConfigError("--validation-tasks has nothing to choose: all settings that it varies are given")
         with batch_progress("validation sequence", self.output.quiet) as progress:
             return validated(
@@ -141,7 +154,9 @@ class Continual:
                 progress=progress,
             )
 
-    def _document(self, dataset: ZeroShotDataset, documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def _document(
+        self, dataset: ZeroShotDataset, documents: Sequence[Mapping[str, Any]], chosen: Sequence[Chosen]
+    ) -> dict[str, Any]:
         keys = ("seed", "scores", "per_task", "matrix", "config", "stream", "train_seconds", "folder")
         steps = range(len(documents[0]["per_task"]))
         names = documents[0]["per_task"][0]
@@ -151,19 +166,23 @@ class Continual:
             "strategy": self.strategy,
             "average": "class",
             "runs": [{key: document[key] for key in keys} for document in documents],
+            "chosen": [{"settings": choice.settings, "edges": list(choice.edges)} for choice in chosen],
             "mean": mean,
             "std": {name: _std([d["scores"][name] for d in documents]) for name in SCORES},
             "scores": mean,
             "per_task": [{name: _mean([d["per_task"][t][name] for d in documents]) for name in names} for t in steps],
         }
 
-    def _print(self, dataset: ZeroShotDataset, documents: Sequence[Mapping[str, Any]], out: Path) -> None:
+    def _print(
+        self, dataset: ZeroShotDataset, documents: Sequence[Mapping[str, Any]], chosen: Sequence[Chosen], out: Path
+    ) -> None:
         rows = [[f"seed {d['seed']}", *(_text(name, d["scores"][name]) for name in SCORES)] for d in documents]
         if len(documents) > 1:
             rows.append(["mean", *(_text(name, _mean([d["scores"][name] for d in documents])) for name in SCORES)])
             rows.append(["std", *(_text(name, _std([d["scores"][name] for d in documents])) for name in SCORES)])
-        kind = "with" if documents[0]["config"]["class_norm"] else "without"
-        title = f"{dataset.name}: {self.strategy}, {kind} class normalization; percent, forgetting a fraction"
+        words = {True: ", with class normalization", False: ", without class normalization", None: ""}
+        kind = words[documents[0]["config"].get("class_norm")]
+        title = f"{dataset.name}: {self.strategy}{kind}; percent, forgetting a fraction"
         print_table(rich_table(Table.of(title, ["run", *SCORES], rows)))
         names = ("seen", "unseen", "harmonic", "ausuc", "joint", "forgetting")
         document = documents[0]
@@ -178,11 +197,17 @@ class Continual:
                 )
             )
         )
-        if self.validation_tasks:
-            grid = default_grid(self.strategy)
-            chosen = "; ".join(", ".join(f"{n} {d['config'][n]:g}" for n in grid) for d in documents)
-            print(f"chosen by {self.select} on the first {self.validation_tasks} tasks: {chosen}")
+        if chosen:
+            print(f"chosen by {self.select} on the first {self.validation_tasks} tasks: {'; '.join(map(str, chosen))}")
+        if any(choice.edges for choice in chosen):
+            print("(edge): the smallest or largest value tried; set it by hand, or --select by another score")
         print(f"runs: {out}")
+
+
+def _suffix(config: StreamConfig) -> str:
+    if not isinstance(config, ContinualConfig):
+        return ""
+    return "-cn" if config.class_norm else "-plain"
 
 
 def _tasks(text: str | None) -> int | tuple[int, ...] | None:
@@ -213,5 +238,8 @@ def _text(name: str, value: float | None) -> str:
 
 def main(arguments: Sequence[str], program: str) -> None:
     configs = {name: strategy.Config for name, strategy in STRATEGIES.items()}
+    analytic = "analytic" in arguments or "--strategy=analytic" in arguments
+    if analytic and ("--class-norm" in arguments or "--no-class-norm" in arguments):
+        raise ConfigError("strategy analytic trains no embedder to normalize; leave out --class-norm")
     command = parse_with_settings(Continual, arguments, program, "strategy", "sequential", configs)
     command.run(shlex.join([*program.split(), *arguments]))

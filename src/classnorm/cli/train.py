@@ -13,11 +13,14 @@ import numpy as np
 import tyro
 
 from classnorm.cli.console import notice, print_json, print_table, progress_display
+from classnorm.cli.image_options import ImageOptions
 from classnorm.cli.options import DataOptions, MethodCommand, OutputOptions, chosen_seeds, given, parse_for_method
+from classnorm.errors import ConfigError
+from classnorm.experiments.own_data import Prepared
 from classnorm.experiments.run import Experiment, dataset_record, run
 from classnorm.experiments.run_folder import RESULT, Result
 from classnorm.methods import resolve
-from classnorm.report import SCORES, group_results, terminal_table
+from classnorm.report import SCORES, group_results, terminal_table, write_report
 from classnorm.training import Device
 
 
@@ -25,14 +28,20 @@ from classnorm.training import Device
 class Train(MethodCommand):
     """Train on a dataset's training rows and score its test rows, once, at the end.
 
+    With --images DIR instead of DATA it starts from images: a folder per class, a CSV with path and label, or CUB's
+    layout. Features, descriptors and a report are kept in the folder of the runs, and a second run goes on from them.
+
     Examples:
       classnorm train glyphs
       classnorm train xlsa17/data/CUB --features res101 --recipe reference --seeds 3
       classnorm train mine.npz --recipe paper --hidden 512 --epochs 30 --out runs/mine --json
+      classnorm train --images photos --descriptions animals.csv --method kernel --out runs/animals
     """
 
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = "glyphs"
     """glyphs, glyphs-light, synthetic[:classes=…], a folder with att_splits.mat, or an .npz bundle."""
+    images: Annotated[str | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """Start from these images; the flags from --encoder on say how."""
     recipe: str = "reference"
     """Preset: reference, paper (the publication's settings), for classnorm also baseline (reference without CN); or the
     recipe.json of a search."""
@@ -48,12 +57,14 @@ class Train(MethodCommand):
     """Save the state of training after every N epochs; 0 never."""
     resume: bool = False
     """Continue interrupted runs from their checkpoints, and keep finished ones."""
+    how: Annotated[ImageOptions, tyro.conf.arg(name="")]
     source: Annotated[DataOptions, tyro.conf.arg(name="")]
     output: Annotated[OutputOptions, tyro.conf.arg(name="")]
 
     def run(self, command: str) -> None:
         seeds = chosen_seeds(self.seed, self.seeds)
-        dataset = self.source.load(self.data)
+        prepared = self._prepared()
+        dataset = self.source.load(self.data) if prepared is None else prepared.dataset
         _, config = resolve(dataset, self.method, self.recipe, **given(self.settings))
         for text in dataset.notices:
             notice(text, self.output.quiet)
@@ -75,15 +86,39 @@ class Train(MethodCommand):
                 )
                 for seed in seeds
             ]
-        if self.output.json:
-            print_json(self._document(dataset_record(dataset), results))
-            return
         groups = group_results(results)
+        if prepared is not None:
+            for result in results:
+                prepared.write_examples(result.folder)
+            write_report(groups, out / "report", f"{dataset.name}: zero-shot results")
+        if self.output.json:
+            document = self._document(dataset_record(dataset), results)
+            if prepared is not None:
+                document |= {"skipped": prepared.skipped, "report": str(out / "report" / "index.html")}
+            print_json(document)
+            return
         print_table(
             terminal_table(groups, f"{dataset.name}, {dataset.d_z}-d {dataset.provenance.get('features', '')} features")
         )
         calibrations = ", ".join(dict.fromkeys(result.document["calibration"] for result in results))
         print(f"calibration: {calibrations}\nruns: {out}")
+        if prepared is not None:
+            print(f"report: {out / 'report' / 'index.html'}")
+            weights = ["--weights", str(self.how.weights)] if self.how.weights is not None else []
+            ask = ["classnorm", "predict", str(results[0].folder), str(self.images), "--top", "3", *weights]
+            if Path(str(self.images)).exists():  # glyphs are in no file
+                print(f"next: {shlex.join(ask)}")
+
+    def _prepared(self) -> Prepared | None:
+        """The dataset that images make; None where there are none."""
+        if self.images is None:
+            if self.how != ImageOptions():
+                flag = next(name for name, value in vars(ImageOptions()).items() if getattr(self.how, name) != value)
+                raise ConfigError(f"--{flag.replace('_', '-')} goes with --images DIR; give that instead of DATA")
+            return None
+        if self.data != Train.data:
+            raise ConfigError(f"both DATA ({self.data}) and --images ({self.images}); give one of them")
+        return self.how.prepare(self.images, self.out, self.source, self.device, self.output.quiet)
 
     def _document(self, dataset: dict[str, Any], results: Sequence[Result]) -> dict[str, Any]:
         keys = ("seed", "scores", "calibration", "validation", "train_seconds", "fit_seconds")

@@ -32,13 +32,15 @@ __all__ = [
     "validation_dataset",
 ]
 
+_SIMULATED_ROWS = 15_000  # about as many as SUN and CUB have
+
 
 def load(source: str | Path, *, features: str = "res101", attributes: AttributesKey = "att") -> ZeroShotDataset:
     """Load and check a dataset.
 
     Args:
         source: ``glyphs`` or ``glyphs-light`` (embedded), ``synthetic`` or ``synthetic:classes=1000,…``, a folder with
-            `att_splits.mat`, or an `.npz` bundle.
+            `att_splits.mat`, ``simulated:FOLDER`` (its attributes alone, with drawn features), or an `.npz` bundle.
         features: which feature file of a folder.
         attributes: which attribute table of a folder, ``att`` or ``original_att``.
     """
@@ -48,6 +50,8 @@ def load(source: str | Path, *, features: str = "res101", attributes: Attributes
     kind, _, settings = name.partition(":")
     if kind == "synthetic":
         return synthetic(SyntheticConfig.parse(settings))
+    if kind == "simulated" and settings:
+        return simulate(Path(settings), rows=_SIMULATED_ROWS, attributes=attributes)
     path = Path(source)
     if path.is_dir():
         return load_gbu(path, features, attributes)

@@ -13,7 +13,7 @@ from classnorm.data.dataset import ZeroShotDataset
 from classnorm.errors import DataError
 from classnorm.files import replacing
 
-__all__ = ["load_bundle", "read_npz", "save_bundle"]
+__all__ = ["load_bundle", "provenance_of", "read_npz", "save_bundle", "texts"]
 
 _KEYS = ("features", "labels", "descriptors", "class_names", "train_idx", "test_seen_idx", "test_unseen_idx")
 _OPTIONAL = ("name", "image_files", "is_train", "provenance")
@@ -22,21 +22,18 @@ _OPTIONAL = ("name", "image_files", "is_train", "provenance")
 def load_bundle(path: Path) -> ZeroShotDataset:
     """Read a bundle; uncompressed features stay memory-mapped."""
     content = read_npz(path, _KEYS, _OPTIONAL)
-    provenance = [pair.partition("=") for pair in _texts(content.get("provenance", np.array([])))]
-    if not all(separator for _, separator, _ in provenance):
-        raise DataError(f"{path}: provenance must hold texts of the form key=value")
     return ZeroShotDataset.from_arrays(
         content["features"],
         content["labels"],
         content["descriptors"],
-        _texts(content["class_names"]),
+        texts(content["class_names"]),
         train=content["train_idx"],
         test_seen=content["test_seen_idx"],
         test_unseen=content["test_unseen_idx"],
-        name="".join(_texts(content["name"])) if "name" in content else path.stem,
+        name="".join(texts(content["name"])) if "name" in content else path.stem,
         where=str(path),
-        provenance={key: value for key, _, value in provenance},
-        image_files=_texts(content["image_files"]) if "image_files" in content else None,
+        provenance=provenance_of(content, path),
+        image_files=texts(content["image_files"]) if "image_files" in content else None,
         is_train=content.get("is_train"),
     )
 
@@ -81,7 +78,15 @@ def read_npz(path: Path, keys: tuple[str, ...], optional: tuple[str, ...] = ()) 
         raise DataError(f"{path}: not a readable .npz bundle; it is damaged, or was not written by np.savez") from error
 
 
-def _texts(array: npt.NDArray[Any]) -> list[str]:
+def provenance_of(content: dict[str, npt.NDArray[Any]], path: Path) -> dict[str, str]:
+    """The array `provenance` of a file, texts of the form key=value, as a mapping."""
+    pairs = [pair.partition("=") for pair in texts(content.get("provenance", np.array([])))]
+    if not all(separator for _, separator, _ in pairs):
+        raise DataError(f"{path}: provenance must hold texts of the form key=value")
+    return {key: value for key, _, value in pairs}
+
+
+def texts(array: npt.NDArray[Any]) -> list[str]:
     """The entries of an array as text, also where it holds bytes."""
     return [text.decode() if isinstance(text, bytes) else str(text) for text in array.reshape(-1).tolist()]
 

@@ -189,6 +189,8 @@ class ZeroShotDataset:
     def notices(self) -> list[str]:
         """What is legal but worth knowing."""
         notices = []
+        if self.provenance.get("features") == "simulated":
+            notices.append("features are simulated: scores tell how a method behaves, not how well it recognises")
         present = np.zeros(self.n_classes, dtype=bool)
         present[self.labels[self.split.train]] = True
         present[self.labels[self.test_rows]] = True

@@ -21,7 +21,16 @@ from classnorm.data import glyphs
 from classnorm.data.dataset import IntArray, Split, ZeroShotDataset
 from classnorm.errors import DataError
 
-__all__ = ["ImageTable", "Images", "find_images", "image_signature", "read_images"]
+__all__ = [
+    "ImageTable",
+    "Images",
+    "class_folders",
+    "find_images",
+    "image_signature",
+    "list_images",
+    "read_cub_classes",
+    "read_images",
+]
 
 Images: TypeAlias = Sequence[Path] | npt.NDArray[np.uint8]
 """Files, or pixels [n, height, width] or [n, height, width, 3]."""
@@ -198,35 +207,75 @@ def _glyphs(preset: str) -> ImageTable:
 
 def _folder_per_class(root: Path) -> ImageTable:
     """Classes in the order of their names; a folder without images is a class without any."""
-    folders = sorted(folder for folder in root.iterdir() if folder.is_dir() and not folder.name.startswith("."))
+    folders = class_folders(root)
     files: list[str] = []
     labels: list[int] = []
     for label, folder in enumerate(folders):
-        images = (file for file in folder.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
-        names = sorted(file.relative_to(root).as_posix() for file in images if not file.name.startswith("."))
+        names = [file.relative_to(root).as_posix() for file in _images_below(folder)]
         files += names
         labels += [label] * len(names)
     classes = tuple(folder.name for folder in folders)
     return ImageTable(root.resolve().name, tuple(files), np.array(labels, dtype=np.int64), classes, root)
 
 
-def _csv(path: Path) -> ImageTable:
+def class_folders(root: Path) -> list[Path]:
+    """The folders in `root` but hidden ones, by name."""
+    return sorted(folder for folder in root.iterdir() if folder.is_dir() and not folder.name.startswith("."))
+
+
+def _images_below(folder: Path) -> list[Path]:
+    """All images in `folder` and its folders, by name."""
+    images = (file for file in folder.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
+    return sorted((file for file in images if not file.name.startswith(".")), key=lambda file: file.as_posix())
+
+
+def list_images(source: Path) -> dict[str, Path] | None:
+    """Name → file of images without labels; None if `source` is something else.
+
+    They are one image, all in a folder and its folders, or those of a `.csv` file with a column path.
+    """
+    if source.is_dir():
+        found = {file.relative_to(source).as_posix(): file for file in _images_below(source)}
+        if not found:
+            raise DataError(f"{source}: no images there; give a folder of images, an image, or a file of features")
+        return found
+    if source.suffix.lower() in _SUFFIXES:
+        return {str(source): source}
+    if source.suffix.lower() != ".csv" or not source.is_file():
+        return None
+    with source.open(encoding="utf-8-sig", errors="replace") as file:
+        if "path" not in [cell.strip() for cell in next(csv.reader([file.readline()]), [])]:
+            return None
+    return {image: source.parent / image for _, (image,) in _csv_columns(source, ("path",))}
+
+
+def _csv_columns(path: Path, columns: tuple[str, ...]) -> list[tuple[int, tuple[str, ...]]]:
+    """(number of the line, its cells in these columns), none of them empty; the first is a file and occurs once."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, skipinitialspace=True)
-            missing = [column for column in ("path", "label") if column not in (reader.fieldnames or ())]
+            missing = [column for column in columns if column not in (reader.fieldnames or ())]
             if missing:
-                raise DataError(f"{path}: no column {missing[0]!r}; the first line must name path and label")
-            rows = [(reader.line_num, (row["path"] or "").strip(), (row["label"] or "").strip()) for row in reader]
+                raise DataError(f"{path}: no column {missing[0]!r}; the first line must name {' and '.join(columns)}")
+            rows = [(reader.line_num, tuple((row[column] or "").strip() for column in columns)) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: not a readable CSV file ({error})") from error
-    for line, image, label in rows:
-        if not image or not label:
-            raise DataError(f"{path}: line {line} lacks a {'label' if image else 'path'}")
-    names = tuple(sorted({label for _, _, label in rows}))
+    lines: dict[str, int] = {}
+    for line, cells in rows:
+        if "" in cells:
+            raise DataError(f"{path}: line {line} lacks a {columns[cells.index('')]}")
+        if cells[0] in lines:
+            raise DataError(f"{path}: {cells[0]} is on line {lines[cells[0]]} and again on line {line}; keep one")
+        lines[cells[0]] = line
+    return rows
+
+
+def _csv(path: Path) -> ImageTable:
+    rows = [(image, label) for _, (image, label) in _csv_columns(path, ("path", "label"))]
+    names = tuple(sorted({label for _, label in rows}))
     position = {name: i for i, name in enumerate(names)}
-    labels = np.array([position[label] for _, _, label in rows], dtype=np.int64)
-    return ImageTable(path.stem, tuple(image for _, image, _ in rows), labels, names, path.parent)
+    labels = np.array([position[label] for _, label in rows], dtype=np.int64)
+    return ImageTable(path.stem, tuple(image for image, _ in rows), labels, names, path.parent)
 
 
 def _cub(root: Path) -> ImageTable:
@@ -244,17 +293,24 @@ def _cub(root: Path) -> ImageTable:
         if not all(flags.get(number) in ("0", "1") for number in files):
             raise DataError(f"{root / 'train_test_split.txt'}: must say 0 or 1 for each image of images.txt")
         is_train = np.array([flags[number] == "1" for number in files])
-    descriptors = _cub_attributes(root / _ATTRIBUTES, len(class_names)) if (root / _ATTRIBUTES).is_file() else None
+    names, descriptors = read_cub_classes(root)
     return ImageTable(
         root.resolve().name,
         tuple(files.values()),
         np.array([position[label_ids[number]] for number in files], dtype=np.int64),
-        tuple(class_names.values()),
+        names,
         root / "images",
         is_train=is_train,
         descriptors=descriptors,
         provenance={} if descriptors is None else {"attributes": "continuous, in percent"},
     )
+
+
+def read_cub_classes(root: Path) -> tuple[tuple[str, ...], npt.NDArray[np.float32] | None]:
+    """Class names of CUB's layout, and their attributes [n_classes, d_a] where there are any."""
+    names = tuple(_numbered(root / "classes.txt").values())
+    path = root / _ATTRIBUTES
+    return names, _cub_attributes(path, len(names)) if path.is_file() else None
 
 
 def _numbered(path: Path) -> dict[str, str]:

@@ -34,11 +34,12 @@ def simulate(
     means = np.tanh(standardized @ generator.standard_normal((values.shape[1], features)) / np.sqrt(values.shape[1]))
     rows = max(rows, 4 * n_classes)
     labels = np.arange(rows) % n_classes
-    drawn = means[labels] + generator.standard_normal((rows, features))
+    drawn = generator.standard_normal((rows, features))
+    drawn += means[labels]
     unseen = generator.permutation(n_classes)[: _UNSEEN.get(benchmark or "", n_classes // 4)]
     is_unseen, is_test = np.isin(labels, unseen), np.arange(rows) // n_classes % 4 == 3
     return ZeroShotDataset.from_arrays(
-        np.maximum(drawn, 0.0).astype(np.float32),
+        np.maximum(drawn, 0.0, out=drawn).astype(np.float32),
         labels,
         table,
         names,

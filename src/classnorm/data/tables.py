@@ -1,4 +1,4 @@
-"""Feature matrices and descriptor tables that a user brings: CSV, Parquet, JSON, npy, npz, mat."""
+"""Feature matrices and descriptor tables: CSV, Parquet, JSON, npy, npz, mat."""
 
 from __future__ import annotations
 
@@ -6,19 +6,30 @@ import csv
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.bundle import read_npz
+from classnorm.data.bundle import read_npz, texts
 from classnorm.data.dataset import FloatArray, check_features
 from classnorm.data.xlsa17 import read_mat
 from classnorm.errors import DataError
+from classnorm.files import replacing, write_json
 
-__all__ = ["read_descriptors", "read_features"]
+__all__ = [
+    "csv_rows",
+    "descriptor_writer",
+    "is_header",
+    "is_number",
+    "json_document",
+    "matrix",
+    "parquet_columns",
+    "read_descriptors",
+    "read_features",
+]
 
 Named = tuple[list[str] | None, npt.NDArray[np.float64]]
 """Names of the rows, if the first column holds any, and the numbers."""
@@ -41,12 +52,14 @@ def read_descriptors(path: Path) -> dict[str, npt.NDArray[np.float64]]:
 
     CSV and Parquet: the class name in the first column, numbers in the others. JSON: `{"name": [numbers]}`.
     `.npy`: a [classes, dimensions] array, with the names in a text file beside it, one a line (`new.npy`, `new.txt`).
+    `.npz`: the arrays `class_names` and `descriptors`, as `classnorm describe` writes them; a bundle has them too.
     """
     readers: dict[str, Callable[[Path], Named]] = {
         ".csv": _read_csv,
         ".parquet": _read_parquet,
         ".json": _read_json,
         ".npy": _read_named_npy,
+        ".npz": _read_named_npz,
     }
     names, table = _reader(path, readers, "descriptors")(path)
     if names is None:
@@ -57,6 +70,55 @@ def read_descriptors(path: Path) -> dict[str, npt.NDArray[np.float64]]:
     if twice:
         raise DataError(f"{path}: class name {twice[0]!r} occurs twice; names must be distinct")
     return dict(zip(names, table, strict=True))
+
+
+def descriptor_writer(path: Path) -> Callable[..., None]:
+    """What writes (path, names, table, columns, extra arrays) in the format of the file name.
+
+    All can be read by `read_descriptors`; only `.npz` holds the extra arrays.
+    """
+    writers: dict[str, Callable[..., None]] = {
+        ".npz": _write_npz,
+        ".csv": _write_csv,
+        ".parquet": _write_parquet,
+        ".json": _write_json,
+    }
+    if path.suffix.lower() not in writers or path.is_dir():
+        raise DataError(f"{path}: descriptors cannot be written there; give a file that ends in {', '.join(writers)}")
+    return writers[path.suffix.lower()]
+
+
+def _write_npz(
+    path: Path, names: Sequence[str], table: FloatArray, columns: Sequence[str], extra: Mapping[str, Any]
+) -> None:
+    arrays = {"class_names": np.array(names), "descriptors": table, "columns": np.array(columns), **extra}
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def _write_csv(path: Path, names: Sequence[str], table: FloatArray, columns: Sequence[str], extra: object) -> None:
+    # A line of column names is told from a class by its words.
+    header = [f"_{column}" if is_number(column) else column for column in columns]
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["name", *header])
+        writer.writerows([name, *row] for name, row in zip(names, _shortest(table), strict=True))
+
+
+def _write_json(path: Path, names: Sequence[str], table: FloatArray, columns: object, extra: object) -> None:
+    write_json(path, {name: [float(x) for x in row] for name, row in zip(names, _shortest(table), strict=True)})
+
+
+def _write_parquet(path: Path, names: Sequence[str], table: FloatArray, columns: Sequence[str], extra: object) -> None:
+    pyarrow = _pyarrow(path)
+    named = pyarrow.table([pyarrow.array(names), *table.T], names=["name", *columns])
+    with replacing(path) as temporary:
+        pyarrow.parquet.write_table(named, temporary)
+
+
+def _shortest(table: FloatArray) -> list[list[str]]:
+    """The numbers in as few digits as give them back."""
+    return [[str(value) for value in row] for row in table]
 
 
 def _reader(path: Path, readers: dict[str, Callable[[Path], Any]], what: str) -> Callable[[Path], Any]:
@@ -93,66 +155,98 @@ def _read_named_npy(path: Path) -> Named:
     return [line.strip() for line in lines if line.strip()], array.astype(np.float64)
 
 
+def _read_named_npz(path: Path) -> Named:
+    content = read_npz(path, ("class_names", "descriptors"))
+    names, table = content["class_names"], content["descriptors"]
+    if names.dtype.kind not in "US" or table.dtype.kind not in "fiub":
+        raise DataError(f"{path}: class_names must hold texts and descriptors numbers")
+    return texts(names), table.astype(np.float64)
+
+
 def _read_json(path: Path) -> Named:
-    try:
-        # Pairs instead of a dict, which would keep the last of two classes with the same name.
-        document = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=tuple)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not readable JSON ({error})") from error
-    if not isinstance(document, tuple) or not document:
+    pairs = json_document(path)
+    if not isinstance(pairs, tuple) or not pairs:
         raise DataError(f'{path}: must hold {{"class name": [numbers], …}}')
-    for name, values in document:
+    for name, values in pairs:
         if not isinstance(values, list):
             raise DataError(f"{path}: class {name!r} must be a list of numbers")
-    names = [name for name, _ in document]
-    return names, _matrix([values for _, values in document], path, names)
+    names = [name for name, _ in pairs]
+    return names, matrix([values for _, values in pairs], path, names)
+
+
+def json_document(path: Path) -> Any:
+    """What a JSON file holds, objects as tuples of (name, value): a dict would keep the last of two same names."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=tuple)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not readable JSON ({error})") from error
 
 
 def _read_csv(path: Path) -> Named:
+    rows = csv_rows(path)
+    if is_header(rows[0]):
+        rows = rows[1:]
+    if not rows:
+        raise DataError(f"{path}: holds no rows")
+    if all(is_number(row[0]) for row in rows):
+        return None, matrix(rows, path)
+    names = [row[0].strip() for row in rows]
+    return names, matrix([row[1:] for row in rows], path, names)
+
+
+def csv_rows(path: Path) -> list[list[str]]:
+    """The cells of all lines that hold any."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: not a readable CSV file ({error})") from error
-    if rows and _is_header(rows[0]):
-        rows = rows[1:]
     if not rows:
         raise DataError(f"{path}: holds no rows")
-    if all(_is_number(row[0]) for row in rows):
-        return None, _matrix(rows, path)
-    names = [row[0].strip() for row in rows]
-    return names, _matrix([row[1:] for row in rows], path, names)
+    return rows
 
 
 def _read_parquet(path: Path) -> Named:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise DataError(f"{path}: reading Parquet needs pyarrow; pip install 'classnorm[parquet]'") from error
+    arrays = [values for _, values in parquet_columns(path)]
+    if arrays and arrays[0].dtype.kind in "OUS":
+        classes = [str(name) for name in arrays[0]]
+        return classes, matrix(np.stack(arrays[1:], axis=1) if len(arrays) > 1 else [], path, classes)
+    return None, matrix(np.stack(arrays, axis=1) if arrays else [], path)
+
+
+def parquet_columns(path: Path) -> list[tuple[str, npt.NDArray[Any]]]:
+    """(name, numbers or objects) of each column."""
+    pyarrow = _pyarrow(path)
     try:
         table = pyarrow.parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet file") from error
-    columns = [column.to_numpy() for column in table.columns]
-    for name, column in zip(table.column_names, columns, strict=True):
+    columns = [(name, column.to_numpy()) for name, column in zip(table.column_names, table.columns, strict=True)]
+    for name, column in columns:
         if column.dtype.kind not in "fiubOUS":
             raise DataError(f"{path}: the column {name!r} holds {column.dtype}, not numbers")
-    if columns and columns[0].dtype.kind in "OUS":
-        names = [str(name) for name in columns[0]]
-        return names, _matrix(np.stack(columns[1:], axis=1) if len(columns) > 1 else [], path, names)
-    return None, _matrix(np.stack(columns, axis=1) if columns else [], path)
+    return columns
 
 
-def _is_header(cells: Sequence[str]) -> bool:
+def _pyarrow(path: Path) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DataError(f"{path}: Parquet needs pyarrow; pip install 'classnorm[parquet]'") from error
+    return pyarrow
+
+
+def is_header(cells: Sequence[str]) -> bool:
     """Whether a first line names columns: by words, or by counting them 0, 1, 2, … as data frames do."""
     counted = [str(i) for i in range(len(cells))]
     if len(cells) > 2 and (cells == counted or cells[1:] == counted[:-1]):
         return True
-    return not any(_is_number(cell) for cell in cells)
+    return not any(is_number(cell) for cell in cells)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a cell of a table is one."""
     try:
         float(text)
     except ValueError:
@@ -160,7 +254,8 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _matrix(rows: Any, path: Path, names: list[str] | None = None) -> npt.NDArray[np.float64]:
+def matrix(rows: Any, path: Path, names: list[str] | None = None) -> npt.NDArray[np.float64]:
+    """The numbers of rows of cells; `names` are those of the rows, for error messages."""
     lengths = [len(row) for row in rows]
     if not lengths or not lengths[0]:
         raise DataError(f"{path}: holds no numbers")

@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from classnorm.data.dataset import Split, ZeroShotDataset
+from classnorm.data.dataset import IntArray, Split, ZeroShotDataset
 from classnorm.errors import DataError
 
-__all__ = ["SplitKind", "hold_out", "validation_dataset"]
+__all__ = ["SplitKind", "hold_out", "stratified", "validation_dataset"]
 
 SplitKind = Literal["paper", "matched"]
 
@@ -54,17 +54,7 @@ def hold_out(dataset: ZeroShotDataset, n_classes: int, row_share: float | None, 
     rest = generator.permutation(train[~held_out])
     if row_share is None:
         row_share = float(min(0.5, held_out.sum() / len(rest)))
-    # Stratified: of each class the first few shuffled rows go to pseudo-seen; one row always stays. How many is rounded
-    # from class to class, not each for itself, so that the share is right where classes have few rows, too.
-    labels = dataset.labels[rest]
-    order = np.argsort(labels, kind="stable")
-    rest, labels = rest[order], labels[order]
-    _, first, count = np.unique(labels, return_index=True, return_counts=True)
-    rank = np.arange(len(rest)) - np.repeat(first, count)  # 0, 1, … within each class
-    n_test = np.minimum(np.diff(np.round(row_share * np.cumsum(count)), prepend=0), count - 1)
-    to_test = rank < np.repeat(n_test, count)
-    if not to_test.any() and (count > 1).any():
-        to_test[int(first[count.argmax()])] = True  # tiny data: at least one pseudo-seen row
+    rest, taken = stratified(rest, dataset.labels, row_share)
 
     position = np.full(dataset.n_classes, -1, dtype=np.int64)
     position[seen] = np.arange(len(seen))
@@ -75,5 +65,21 @@ def hold_out(dataset: ZeroShotDataset, n_classes: int, row_share: float | None, 
         labels=new_labels,
         descriptors=dataset.descriptors[seen],
         class_names=tuple(dataset.class_names[c] for c in seen),
-        split=Split(np.sort(rest[~to_test]), np.sort(rest[to_test]), np.sort(train[held_out])),
+        split=Split(rest, taken, np.sort(train[held_out])),
     )
+
+
+def stratified(rows: IntArray, labels: IntArray, share: float) -> tuple[IntArray, IntArray]:
+    """Shuffled `rows` in two parts, each in order: of each class its first few go to the second, one always stays.
+
+    How many is rounded from class to class, not each for itself, so that the share is right where classes have few
+    rows, too; at least one is taken if any class can spare it.
+    """
+    rows = rows[np.argsort(labels[rows], kind="stable")]
+    _, first, count = np.unique(labels[rows], return_index=True, return_counts=True)
+    rank = np.arange(len(rows)) - np.repeat(first, count)  # 0, 1, … within each class
+    n_taken = np.minimum(np.diff(np.round(share * np.cumsum(count)), prepend=0), count - 1)
+    taken = rank < np.repeat(n_taken, count)
+    if not taken.any() and (count > 1).any():
+        taken[int(first[count.argmax()])] = True
+    return np.sort(rows[~taken]), np.sort(rows[taken])

@@ -1,28 +1,42 @@
-"""Images → features, behind one small interface; pretrained networks are optional extras."""
+"""Images → features, text → descriptors, behind small interfaces; pretrained networks are optional extras."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from classnorm.encoders.convnet import ConvNet, load_convnet
+from classnorm.encoders.describing import Descriptors, describe, join
 from classnorm.encoders.efficientnet_lite import load_efficientnet_lite
 from classnorm.encoders.encoder import Encoder
-from classnorm.encoders.extraction import Extraction, extract_features
+from classnorm.encoders.extraction import Extraction, encode_images, extract_features
 from classnorm.encoders.huggingface import load_huggingface
 from classnorm.encoders.inputs import ImageInputs
 from classnorm.encoders.preprocessing import Preprocessing
-from classnorm.errors import ConfigError, unknown_name
+from classnorm.encoders.text import TEXT_ENCODERS, TextEncoder, load_text_encoder
+from classnorm.errors import ConfigError, ModelError, unknown_name
 
 __all__ = [
     "ENCODERS",
+    "TEXT_ENCODERS",
     "ConvNet",
+    "Descriptors",
     "Encoder",
     "Extraction",
     "ImageInputs",
     "Preprocessing",
+    "TextEncoder",
+    "describe",
+    "encode_images",
     "extract_features",
+    "frozen_encoder",
+    "join",
     "load_encoder",
+    "load_text_encoder",
+    "recorded_encoder",
 ]
 
 Loader = Callable[[str, int | None, Path | None], Encoder]
@@ -57,3 +71,25 @@ def load_encoder(name: str, size: int | None = None, weights: str | Path | None 
         raise unknown_name("encoder", name, [*ENCODERS, "hf:ID-OR-FOLDER"])
     loader = ENCODERS.get(name, load_huggingface)
     return loader(name, size, None if weights is None else Path(weights))
+
+
+def frozen_encoder(name: str, size: int | None = None, weights: str | Path | None = None) -> Encoder:
+    """An encoder that is not to be trained: one without trained weights is the same every time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return load_encoder(name, size, weights)
+
+
+def recorded_encoder(record: Mapping[str, Any], weights: str | Path | None = None) -> Encoder:
+    """The very encoder that `Encoder.record` told of.
+
+    Raises:
+        ModelError: its weights are not the ones that it had.
+    """
+    encoder = frozen_encoder(record["name"], record["preprocessing"]["crop"], weights)
+    if encoder.record()["sha256"] != record["sha256"]:
+        raise ModelError(
+            f"encoder {encoder.name} has other weights ({encoder.weights}) than when the features were made "
+            f"({record['weights']}); give those with --weights"
+        )
+    return encoder

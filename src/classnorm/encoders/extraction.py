@@ -10,8 +10,8 @@ import hashlib
 import json
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from classnorm.encoders.encoder import Encoder
 from classnorm.errors import DataError, ModelError
 from classnorm.files import replacing
 
-__all__ = ["Extraction", "extract_features"]
+__all__ = ["Extraction", "encode_images", "extract_features"]
 
 _CPU_BATCH_SIZE, _BATCH_SIZE = 8, 64  # small ones stay in a processor's cache
 _BATCHES = 8  # in a part: what a kill may cost
@@ -61,6 +61,7 @@ def extract_features(
     batch_size: int | None = None,
     device: torch.device | str = "cpu",
     strict: bool = False,
+    finish: Callable[[ImageTable], ImageTable] = lambda kept: kept,
     progress: Progress | None = None,
 ) -> Extraction:
     """Write the features of all pictures, and what `table` tells of them, to the bundle `out`.
@@ -70,6 +71,7 @@ def extract_features(
     Args:
         batch_size: pictures encoded together; None is what suits the device.
         strict: raise at the first picture that cannot be read, instead of leaving it out.
+        finish: given the table of the pictures that can be read, returns what to write; it may add a split.
 
     Raises:
         DataError: no picture can be read, or, if `strict`, one cannot; or the split does not fit the pictures.
@@ -77,13 +79,13 @@ def extract_features(
     _check(table)
     folder = out.with_name(f"{out.name}.parts")
     device = torch.device(device)
-    batch_size = batch_size or (_CPU_BATCH_SIZE if device.type == "cpu" else _BATCH_SIZE)
+    batch_size = batch_size or _batch_size(device)
     record = encoder.record()
     parts = _parts(table, folder, json.dumps([record, batch_size]), batch_size)
     finished = [_is_finished(part) for part in parts]
     pending = [part for part, done in zip(parts, finished, strict=True) if not done]
     before = done = sum(len(part.rows) for part, is_done in zip(parts, finished, strict=True) if is_done)
-    encoder.module.to(device).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    _ready(encoder, device)
     for part, features, reasons in _encoded(table, pending, encoder, batch_size, device, strict):
         with replacing(part.file) as temporary:
             np.savez(temporary, features=features, reasons=np.array(reasons), key=np.array(part.key))
@@ -95,16 +97,53 @@ def extract_features(
     if not len(readable_rows):
         shutil.rmtree(folder, ignore_errors=True)  # there is nothing to go on from
         raise DataError(f"{table.name}: none of {len(table)} images can be read, first {table.files[0]}: {skipped[0]}")
-    kept = table.take(readable_rows)
+    left_out = {table.files[row]: why for row, why in skipped.items()}
+    kept = finish(table.take(readable_rows))
     _check(kept)
+    provenance = {
+        "features": f"{encoder.name}, {encoder.size} px",
+        **kept.provenance,
+        "images": image_signature(table.images, range(len(table))),
+        "encoder": json.dumps(record),
+    }
+    if left_out:
+        provenance["skipped"] = json.dumps(left_out)
     whole = folder / "whole.npz"  # there, so that a kill leaves nothing but the folder
-    _write(whole, kept, parts, encoder, record)
+    _write(whole, replace(kept, provenance=provenance), parts, encoder.d_z)
     with replacing(out) as temporary:
         whole.replace(temporary)
     shutil.rmtree(folder, ignore_errors=True)
-    return Extraction(
-        len(kept), len(table) - before, {table.files[row]: why for row, why in skipped.items()}, _missing(kept)
-    )
+    return Extraction(len(kept), len(table) - before, left_out, _missing(kept))
+
+
+def encode_images(
+    files: Sequence[Path],
+    encoder: Encoder,
+    *,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> tuple[npt.NDArray[np.float32], list[str]]:
+    """The features of the pictures that can be read, and for each picture the reason why not, or ""."""
+    device = torch.device(device)
+    batch_size = _batch_size(device)
+    _ready(encoder, device)
+    pictures = read_images(files, range(len(files)), encoder.preprocessing.pixels, ahead=2 * batch_size)
+    features: list[npt.NDArray[np.float32]] = [np.zeros((0, encoder.d_z), dtype=np.float32)]
+    reasons: list[str] = []
+    while batch := list(islice(pictures, batch_size)):
+        reasons += [picture if isinstance(picture, str) else "" for picture in batch]
+        features.append(_encode(encoder, [picture for picture in batch if not isinstance(picture, str)], device))
+        if progress:
+            progress(len(reasons), len(files), 0)
+    return np.concatenate(features), reasons
+
+
+def _batch_size(device: torch.device) -> int:
+    return _CPU_BATCH_SIZE if device.type == "cpu" else _BATCH_SIZE
+
+
+def _ready(encoder: Encoder, device: torch.device) -> None:
+    encoder.module.to(device).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def _check(table: ImageTable) -> None:
@@ -199,15 +238,14 @@ def _skipped(table: ImageTable, parts: list[_Part], strict: bool) -> dict[int, s
     return skipped
 
 
-def _write(path: Path, table: ImageTable, parts: list[_Part], encoder: Encoder, record: dict[str, Any]) -> None:
+def _write(path: Path, table: ImageTable, parts: list[_Part], d_z: int) -> None:
     """An uncompressed bundle of what is known; the features go through memory one part at a time."""
-    provenance = {"features": f"{encoder.name}, {encoder.size} px", **table.provenance, "encoder": json.dumps(record)}
     arrays: dict[str, Any] = {
         "labels": table.labels,
         "class_names": np.array(table.class_names),
         "name": np.array(table.name),
         "image_files": np.array(table.files),
-        "provenance": np.array([f"{key}={value}" for key, value in provenance.items()]),
+        "provenance": np.array([f"{key}={value}" for key, value in table.provenance.items()]),
         "is_train": table.is_train,
         "descriptors": table.descriptors,
     }
@@ -217,7 +255,7 @@ def _write(path: Path, table: ImageTable, parts: list[_Part], encoder: Encoder, 
             "test_seen_idx": table.split.test_seen,
             "test_unseen_idx": table.split.test_unseen,
         }
-    header = {"descr": "<f4", "fortran_order": False, "shape": (len(table), encoder.d_z)}
+    header = {"descr": "<f4", "fortran_order": False, "shape": (len(table), d_z)}
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
         with archive.open("features.npy", "w", force_zip64=True) as file:
             np.lib.format.write_array_header_1_0(file, header)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from classnorm.encoders.encoder import Encoder, required
 from classnorm.encoders.preprocessing import Interpolation, Preprocessing
 from classnorm.errors import ModelError
 
-__all__ = ["load_huggingface"]
+__all__ = ["load_huggingface", "load_quietly"]
 
 _SQUASHED_FROM = 384  # ConvNeXT processors crop smaller pictures and squash those of this size
 
@@ -39,26 +41,38 @@ class _Backbone(nn.Module):
         return last.mean(dim=(2, 3) if last.dim() == 4 else 1)
 
 
+@contextmanager
+def load_quietly(transformers: Any) -> Iterator[None]:
+    """Without the library's reports, for what they warn of is checked here, and without its progress bars."""
+    logging = transformers.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
 def load_huggingface(name: str, size: int | None = None, weights: Path | None = None) -> Encoder:
     """The model `hf:ID` or `hf:FOLDER`; `weights` is a folder that stands in for the ID."""
     transformers = required("transformers", "transformers", name)
     source = str(weights) if weights is not None else name.removeprefix("hf:")
-    verbosity = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()  # what its reports warn of is checked below
     try:
-        # Weights as safetensors only, which cannot run code.
-        model, report = transformers.AutoModel.from_pretrained(
-            source, output_loading_info=True, use_safetensors=True, dtype=torch.float32
-        )
-        processor = transformers.AutoImageProcessor.from_pretrained(source)
+        with load_quietly(transformers):
+            # Weights as safetensors only, which cannot run code.
+            model, report = transformers.AutoModel.from_pretrained(
+                source, output_loading_info=True, use_safetensors=True, dtype=torch.float32
+            )
+            processor = transformers.AutoImageProcessor.from_pretrained(source)
     except (OSError, ValueError, KeyError, ImportError) as error:
         reason = " ".join(str(error).split())[:160]
         raise ModelError(
             f"{source}: cannot be loaded ({reason}…); give a folder with config.json, preprocessor_config.json and "
             "model.safetensors, or the ID of such a model on the hub"
         ) from error
-    finally:
-        transformers.logging.set_verbosity(verbosity)
     # A classifier's checkpoint has no pooler: what the library makes up for it is noise.
     missing = {key for key in report["missing_keys"] if "pooler" not in key}
     if missing:

@@ -21,13 +21,13 @@ import torch
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.experiments.run_folder import RESULT, Result, write_arrays, write_result
-from classnorm.files import locked, make_folder
+from classnorm.experiments.run_folder import ENCODER, RESULT, Result, write_arrays, write_result
+from classnorm.files import locked, make_folder, write_json
 from classnorm.methods import METHODS, FitContext, MethodConfig, Scorer, fit_calibrated
 from classnorm.metrics import GZSLScores, gzsl_scores, side_scores
 from classnorm.training import Device, Progress, pick_device
 
-__all__ = ["Experiment", "as_json", "dataset_record", "run", "score", "versions"]
+__all__ = ["Experiment", "as_json", "dataset_record", "example_positions", "run", "score", "versions"]
 
 _N_EXAMPLES = 24
 
@@ -106,6 +106,7 @@ def _run(
     )
     logits, scores = score(fitted.scorer, dataset)
     fitted.scorer.save(folder)
+    _write_encoder(folder, dataset)
     _write_predictions(folder, fitted.scorer, dataset, logits)
     document = {
         "key": experiment.key,
@@ -130,6 +131,14 @@ def _run(
     result = write_result(folder, document, fitted.history)
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     return result
+
+
+def _write_encoder(folder: Path, dataset: ZeroShotDataset) -> None:
+    """What made the features, where the dataset says, so that the model can be asked about images."""
+    (folder / ENCODER).unlink(missing_ok=True)
+    if "encoder" in dataset.provenance:
+        with suppress(ValueError):  # a bundle of the user's own may say it in other words
+            write_json(folder / ENCODER, json.loads(dataset.provenance["encoder"]))
 
 
 def _differing(result: Result, experiment: Experiment) -> str:
@@ -190,12 +199,14 @@ def _write_predictions(folder: Path, scorer: Scorer, dataset: ZeroShotDataset, l
         },
     )
     if dataset.images is not None:
-        picks = _spread(np.flatnonzero(~seen[labels]), labels)
+        picks = example_positions(dataset)
         write_arrays(folder / "examples.npz", {"position": picks, "image": np.asarray(dataset.images[rows[picks]])})
 
 
-def _spread(candidates: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """One test row of each of a few classes, spread evenly over them, the same for every run on a dataset."""
+def example_positions(dataset: ZeroShotDataset) -> np.ndarray[Any, Any]:
+    """Places in the test rows: one of each of a few unseen classes, spread evenly over them, the same for every run."""
+    labels = dataset.labels[dataset.test_rows]
+    candidates = np.flatnonzero(~dataset.seen[labels])
     classes, first = np.unique(labels[candidates], return_index=True)
     chosen = np.linspace(0, len(classes) - 1, min(_N_EXAMPLES, len(classes))).round().astype(int)
     return np.sort(candidates[first[chosen]])

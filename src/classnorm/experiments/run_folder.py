@@ -4,6 +4,7 @@
 `result.json`         scores, recipe, seed, checksums, versions, timing; written last, so a folder without
                       it is unfinished
 `model.safetensors`   and `model.json`: the scorer
+`encoder.json`        what made the features, where the dataset says
 `history.jsonl`       one line per epoch
 `predictions.npz`     per test row: label, top-1, best seen and best unseen class and their raw scores
 `examples.npz`        a few test images of unseen classes, where the dataset has images
@@ -22,13 +23,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.errors import DataError
+from classnorm.errors import DataError, ModelError
 from classnorm.files import replacing, write_json, write_text
 from classnorm.metrics import SideScores
 
-__all__ = ["RESULT", "Result", "find_results", "write_arrays", "write_result"]
+__all__ = ["ENCODER", "RESULT", "Result", "find_results", "read_encoder", "write_arrays", "write_result"]
 
 RESULT = "result.json"
+ENCODER = "encoder.json"
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,21 @@ def find_results(paths: Sequence[Path], may_be_empty: bool = False) -> list[Resu
             raise DataError(f"{path}: holds no finished run; look for {RESULT}")
         folders += found
     return [Result.read(folder) for folder in dict.fromkeys(folders)]
+
+
+def read_encoder(model: Path) -> dict[str, Any]:
+    """What made the features that the model of this run folder, or file in it, was trained on."""
+    path = (model if model.is_dir() else model.parent) / ENCODER
+    if not path.is_file():
+        raise ModelError(
+            f"{path}: no such file: the model was trained on features and knows no encoder; give --encoder"
+        )
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        record["name"], record["weights"], record["sha256"], record["preprocessing"]["crop"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{path}: not a readable record of an encoder; give --encoder") from error
+    return record
 
 
 def write_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:

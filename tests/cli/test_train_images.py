@@ -1,0 +1,294 @@
+"""`classnorm train --images`: from images and descriptions to a scored model, what is kept, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from classnorm.data import load
+from classnorm.encoders import extraction, load_encoder
+
+Command = Callable[..., Any]
+Train = Callable[..., Any]
+
+SMALL = ("--encoder", "convnet", "--size", 32, "--device", "cpu")
+KERNEL = ("--method", "kernel", "--calibration", "none")
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its plots take most of the time."""
+    monkeypatch.setattr("classnorm.cli.train.write_report", lambda *_: [])
+
+
+@pytest.fixture
+def train(classnorm: Command, shapes: Path, out: Path, bag_of_words: Any, no_report: None) -> Train:
+    def run(*flags: object) -> Any:
+        return classnorm("train", "--images", shapes, *SMALL, *KERNEL, "--out", out, *flags)
+
+    return run
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many images each batch had that was encoded."""
+    counts: list[int] = []
+    encode = extraction._encode
+
+    def counting(encoder: Any, pictures: list[Any], device: Any) -> Any:
+        counts.append(len(pictures))
+        return encode(encoder, pictures, device)
+
+    monkeypatch.setattr(extraction, "_encode", counting)
+    return counts
+
+
+def test_images_and_descriptions_become_a_model_a_report_and_a_next_step(
+    classnorm: Command, shapes: Path, said: Path, out: Path, bag_of_words: Any
+) -> None:
+    flags = ["--descriptions", said, "--hold-out", 0.2, "--out", out]
+    outcome = classnorm("train", "--images", shapes, *SMALL, *KERNEL, *flags)
+    assert outcome.code == 0, outcome.err
+    data = load(out / "features.npz")
+    unseen = {name for name, seen in zip(data.class_names, data.seen, strict=True) if not seen}
+    assert {"Blue square", "Yellow circle"} < unseen and len(unseen) == 4
+    assert (len(data.split.train), len(data.split.test_seen), len(data.split.test_unseen)) == (64, 16, 20)
+    assert "AUSUC" in outcome.out and "Classes it never saw" in (out / "report" / "index.html").read_text()
+    with np.load(out / "seed-0" / "examples.npz") as examples:
+        assert examples["image"].shape == (2, 96, 96, 3)  # of each held-out class one
+    step = f"classnorm predict {out / 'seed-0'} {shapes} --top 3"
+    assert outcome.out.splitlines()[-1] == f"next: {step}"
+    answers = list(csv.DictReader(io.StringIO(classnorm(*step.split()[1:]).out)))
+    assert len(answers) == 300 and {answer["class"] for answer in answers} <= set(data.class_names)
+    right = [a["class"].lower() == a["image"].split("/")[0].replace("_", " ") for a in answers if a["rank"] == "1"]
+    assert np.mean(right) > 0.3  # chance: 0.08
+
+
+def test_without_descriptions_the_names_of_the_folders_are_the_text(train: Train, bag_of_words: Any, out: Path) -> None:
+    document = json.loads(train("--template", "a {} on paper", "--json", "--quiet").out)
+    assert bag_of_words.calls[0][0] == "a blue bar on paper"
+    sizes = document["dataset"]["sizes"]
+    assert (sizes["classes"], sizes["unseen_classes"], sizes["test_unseen_rows"]) == (10, 2, 20)  # a fifth is held out
+    assert document["skipped"] == {} and document["report"] == str(out / "report" / "index.html")
+
+
+def test_classes_without_images_are_unseen_and_by_default_no_others(train: Train, said: Path, out: Path) -> None:
+    outcome = train("--descriptions", said)
+    data = load(out / "features.npz")
+    assert (int(data.seen.sum()), len(data.split.test_unseen)) == (10, 0)
+    assert "10 seen classes with 80 images to train and 20 to test; 2 unseen, 0 to test" in outcome.err
+    assert "no test rows of unseen classes" in outcome.err
+
+
+def test_a_second_run_encodes_nothing_and_says_so(
+    train: Train, said: Path, out: Path, encoded: list[int], bag_of_words: Any
+) -> None:
+    first = train("--descriptions", said)
+    assert sum(encoded) == 100 and len(bag_of_words.calls) == 1
+    made = {name: (out / name).read_bytes() for name in ("features.npz", "descriptors.npz")}
+    again = train("--descriptions", said)
+    assert sum(encoded) == 100 and len(bag_of_words.calls) == 1
+    assert f"descriptors of 12 classes are in {out / 'descriptors.npz'}" in again.err
+    assert f"features of 100 images are in {out / 'features.npz'}" in again.err
+    assert made == {name: (out / name).read_bytes() for name in made}
+    tables = [next(line for line in outcome.out.splitlines() if "kernel" in line)[:60] for outcome in (first, again)]
+    assert tables[0] == tables[1]
+
+
+def test_what_has_changed_is_made_again_and_nothing_else(
+    train: Train, shapes: Path, said: Path, out: Path, encoded: list[int], bag_of_words: Any
+) -> None:
+    train("--descriptions", said)
+    train("--descriptions", said, "--template", "a {}", "--hold-out", 0.3, "--split-seed", 4)
+    assert sum(encoded) == 100 and len(bag_of_words.calls) == 2
+    assert len(load(out / "features.npz").split.test_unseen) == 30
+    train("--descriptions", said, "--size", 16)
+    assert sum(encoded) == 200 and len(bag_of_words.calls) == 3
+    (shapes / "red_bar" / "0.png").unlink()
+    assert train("--descriptions", said, "--size", 16).code == 0
+    assert sum(encoded) == 299 and load(out / "features.npz").n_rows == 99
+
+
+def test_the_split_seed_draws_other_classes_and_the_same_one_the_same(train: Train, out: Path) -> None:
+    checksums = []
+    for seed in (0, 1, 0):
+        train("--split-seed", seed, "--quiet")
+        checksums.append(load(out / "features.npz").split.checksum)
+    assert checksums[0] == checksums[2] != checksums[1]
+
+
+def test_images_that_cannot_be_read_are_named_by_both_runs(train: Train, shapes: Path, said: Path) -> None:
+    for name in ("red_bar/3.png", "blue_bar/0.png"):
+        (shapes / name).write_bytes(b"broken")
+    for _ in range(2):
+        outcome = train("--descriptions", said)
+        assert outcome.code == 0
+        assert "skipped red_bar/3.png: not an image" in outcome.err and "2 images could not be read" in outcome.err
+    refused = train("--descriptions", said, "--strict", "--quiet")
+    assert refused.code == 2 and "blue_bar/0.png: not an image" in refused.err
+
+
+def test_a_class_with_one_image_that_can_be_read_is_trained_on_it(
+    train: Train, shapes: Path, said: Path, out: Path
+) -> None:
+    """Whatever the split of all files would have been."""
+    for i in range(1, 10):
+        (shapes / "red_bar" / f"{i}.png").write_bytes(b"broken")
+    assert train("--descriptions", said, "--quiet").code == 0
+    data = load(out / "features.npz")
+    assert data.seen[data.class_names.index("Red bar")]
+
+
+def test_a_descriptors_file_passes_through(
+    classnorm: Command, train: Train, said: Path, out: Path, tmp_path: Path, bag_of_words: Any
+) -> None:
+    classnorm("describe", said, "--out", tmp_path / "d.npz", "--quiet")
+    assert train("--descriptions", tmp_path / "d.npz").code == 0
+    assert len(bag_of_words.calls) == 1
+    data = load(out / "features.npz")
+    with np.load(tmp_path / "d.npz") as archive:
+        np.testing.assert_array_equal(data.descriptors, archive["descriptors"])
+    assert json.loads(data.provenance["text_encoder"])["name"] == "words"
+    assert json.loads(data.provenance["encoder"])["name"] == "convnet"
+
+
+def test_cub_describes_itself_by_its_attributes(
+    classnorm: Command, shapes: Path, out: Path, tmp_path: Path, bag_of_words: Any, no_report: None
+) -> None:
+    root = tmp_path / "CUB"
+    root.mkdir()
+    shapes.rename(root / "images")
+    names = sorted(folder.name for folder in (root / "images").iterdir())
+    files = [(i, f"{name}/{n}.png") for i, name in enumerate(names, 1) for n in range(10)]
+    (root / "images.txt").write_text("".join(f"{n} {file}\n" for n, (_, file) in enumerate(files, 1)))
+    (root / "image_class_labels.txt").write_text("".join(f"{n} {i}\n" for n, (i, _) in enumerate(files, 1)))
+    (root / "classes.txt").write_text("".join(f"{i} {name}\n" for i, name in enumerate(names, 1)))
+    (root / "attributes").mkdir()
+    np.savetxt(root / "attributes" / "class_attribute_labels_continuous.txt", np.eye(10) * 80 + 1)
+    outcome = classnorm("train", "--images", root, *SMALL, *KERNEL, "--out", out)
+    assert outcome.code == 0, outcome.err
+    assert bag_of_words.calls == []
+    assert load(out / "features.npz").descriptors.max() == 81
+
+
+def test_like_takes_descriptors_and_split_and_text_may_replace_the_former(
+    classnorm: Command, train: Train, said: Path, out: Path, tmp_path: Path
+) -> None:
+    assert train("--descriptions", said, "--hold-out", 0.2, "--split-seed", 5, "--quiet").code == 0
+    model = load(out / "features.npz")
+    like = tmp_path / "like.npz"
+    (out / "features.npz").rename(like)
+    assert train("--like", like, "--quiet").code == 0
+    again = load(out / "features.npz")
+    assert again.checksum == model.checksum
+    assert train("--like", like, "--descriptions", said, "--template", "my {}", "--quiet").code == 0
+    other = load(out / "features.npz")
+    assert other.split.checksum == model.split.checksum and other.checksum != model.checksum
+    refused = train("--like", like, "--hold-out", 0.5)
+    assert refused.code == 2 and "brings a split of its own" in refused.err
+
+
+def test_seeds_settings_and_the_default_folder_work_as_ever(
+    classnorm: Command,
+    shapes: Path,
+    bag_of_words: Any,
+    no_report: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    flags = ["--hidden", 8, "--epochs", 1, "--calibration", "none", "--seeds", 2, "--json", "--quiet"]
+    document = json.loads(classnorm("train", "--images", shapes, *SMALL, *flags).out)
+    assert [run["model"] for run in document["runs"]] == [f"runs/shapes/classnorm-reference/seed-{i}" for i in (0, 1)]
+    assert document["config"]["hidden"] == 8
+    assert (tmp_path / "runs" / "shapes" / "features.npz").is_file()  # other methods find it there
+
+
+def test_a_real_encoder_and_a_dozen_images(
+    classnorm: Command, shapes: Path, out: Path, bag_of_words: Any, no_report: None
+) -> None:
+    pytest.importorskip("efficientnet_lite_pytorch")
+    for folder in list(shapes.iterdir()):
+        for i, file in enumerate(sorted(folder.iterdir())):
+            if i >= 3 or not folder.name.startswith(("red", "green")):
+                file.unlink()
+        if not list(folder.iterdir()):
+            folder.rmdir()
+    flags = ["--size", 64, *KERNEL, "--out", out, "--device", "cpu"]
+    outcome = classnorm("train", "--images", shapes, *flags)
+    assert outcome.code == 0, outcome.err
+    data = load(out / "features.npz")
+    assert (data.n_rows, data.d_z, data.n_classes) == (18, 1280, 6)
+    record = json.loads((out / "seed-0" / "encoder.json").read_text())
+    assert (record["name"], record["preprocessing"]["crop"]) == ("efficientnet-lite0", 64)
+    answer = classnorm("predict", out / "seed-0", shapes / "red_bar" / "0.png", "--json")
+    assert json.loads(answer.out)[0]["image"] == str(shapes / "red_bar" / "0.png")
+
+
+def test_weights_of_ones_own_are_asked_for_again(
+    classnorm: Command, train: Train, shapes: Path, out: Path, tmp_path: Path
+) -> None:
+    torch.manual_seed(5)
+    torch.save(load_encoder("convnet").module.state_dict(), tmp_path / "mine.pth")
+    outcome = train("--weights", tmp_path / "mine.pth")
+    refused = classnorm("predict", out / "seed-0", shapes)
+    assert refused.code == 2
+    assert "encoder convnet has other weights (random) than when the features were made (mine.pth)" in refused.err
+    step = outcome.out.splitlines()[-1].removeprefix("next: classnorm ")
+    assert classnorm(*step.split(), "--quiet").code == 0
+
+
+BAD: dict[str, tuple[list[object], str]] = {
+    "no folder": (["--images", "{tmp}/gone"], "gone: no such folder or file"),
+    "no images": (["--images", "{tmp}/hollow"], "hollow: no images there"),
+    "two sources": (["glyphs-light", "--images", "{shapes}"], "both DATA (glyphs-light) and --images"),
+    "no source": (["--descriptions", "{said}"], "--descriptions goes with --images DIR"),
+    "no descriptions": (["--images", "{shapes}", "--descriptions", "{tmp}/gone.csv"], "gone.csv: no such file"),
+    "empty list": (["--images", "{shapes}", "--descriptions", "{tmp}/empty.txt"], "empty.txt: holds no class"),
+    "not described": (
+        ["--images", "{shapes}", "--descriptions", "{tmp}/few.txt"],
+        "no description of the class 'green_circle' of shapes; did you mean 'gren circle'?",
+    ),
+    "hold-out": (["--images", "{shapes}", "--hold-out", 1.5], "--hold-out is 1.5; it must be a share"),
+    "unreadable CSV": (["--images", "{tmp}/bad.csv"], "bad.csv: not a readable CSV file"),
+    "duplicates": (["--images", "{tmp}/twice.csv"], "twice.csv: a.png is on line 2 and again on line 3"),
+    "too few": (["--images", "{tmp}/pair", "--hold-out", 0.5], "2 classes have images; 3 are needed to hold one out"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_mistake_is_one_line_and_leaves_nothing_behind(
+    classnorm: Command, shapes: Path, said: Path, bag_of_words: Any, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "hollow").mkdir()
+    (tmp_path / "empty.txt").write_text("")
+    names = [folder.name.replace("_", " ").replace("green circle", "gren circle") for folder in shapes.iterdir()]
+    (tmp_path / "few.txt").write_text("\n".join(names))
+    (tmp_path / "bad.csv").write_bytes(b"path,label\n\xff\xfe,x\n")
+    (tmp_path / "twice.csv").write_text("path,label\na.png,cat\na.png,dog\n")
+    for colour in ("red", "green"):
+        (tmp_path / "pair").mkdir(exist_ok=True)
+        (tmp_path / "pair" / colour).symlink_to(shapes / f"{colour}_bar")
+    arguments, message = BAD[name]
+    fill = {"{tmp}": tmp_path, "{shapes}": shapes, "{said}": said}
+    filled = [str(argument) for argument in arguments]
+    for key, value in fill.items():
+        filled = [argument.replace(key, str(value)) for argument in filled]
+    encoder = SMALL if "--images" in filled else ()
+    outcome = classnorm("train", *filled, *encoder, *KERNEL, "--out", tmp_path / "out", "--quiet")
+    assert outcome.code == 2
+    assert message in outcome.err and outcome.err.count("\n") == 1
+    assert not (tmp_path / "out" / "features.npz").exists() and not (tmp_path / "out" / "seed-0").exists()
