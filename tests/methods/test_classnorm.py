@@ -9,7 +9,8 @@ import torch.nn.functional as F
 
 from classnorm.data import Split, SyntheticConfig, ZeroShotDataset, synthetic
 from classnorm.errors import ConfigError, TrainingError
-from classnorm.methods import fit, resolve
+from classnorm.methods import Scorer, fit, resolve
+from classnorm.methods.classnorm import Augmentation, prepare
 from classnorm.metrics import gzsl_scores
 
 
@@ -43,6 +44,9 @@ def test_unseen_classes_are_recognised_far_above_chance(small_dataset, small):
         {"logits": "dot", "lr": 1e-3},
         {"optimizer": "adamw", "schedule": "cosine"},
         {"optimizer": "sgd", "lr": 0.1},
+        {"geometry": True, "final_relu": False},
+        {"virtual_classes": 32},
+        {"descriptor_noise": 0.3},
     ],
     ids=lambda change: ",".join(f"{k}={v}" for k, v in change.items()),
 )
@@ -166,3 +170,68 @@ def test_an_unknown_recipe_or_method_is_answered_with_the_nearest_name(small_dat
 def test_settings_that_do_not_exist_or_cannot_work_are_refused(small_dataset, change, message):
     with pytest.raises(ConfigError, match=message):
         fit(small_dataset, **({"epochs": 1, "hidden": 8} | change))
+
+
+def test_the_recipe_best_learns_and_is_the_same_for_all_data(small_dataset):
+    result = scores(fit(small_dataset, recipe="best", hidden=64, calibration="none"), small_dataset)
+    assert result.zsl > 40  # chance is 10 %
+    large = synthetic(SyntheticConfig(classes=10, unseen=3, rows=20_000, features=8))
+    own, other = (resolve(data, recipe="best")[1] for data in (small_dataset, large))
+    assert other.epochs == 8 < own.epochs
+    assert own.replace(epochs=8) == other
+
+
+def test_the_scorer_of_the_recipe_best_sees_the_features_that_were_trained_on(small_dataset, tmp_path):
+    scorer = fit(small_dataset, recipe="best", hidden=64, epochs=2, calibration="none")
+    rows = torch.from_numpy(small_dataset.features[:9])
+    placed = scorer.model.geometry(rows)
+    prototypes = F.normalize(torch.from_numpy(scorer.prototypes())[:, :-1], dim=1)
+    hubs = (prototypes @ scorer.model.means.T).sort(dim=1).values[:, -3:].mean(dim=1)
+    assert np.allclose(scorer.logits(small_dataset.features[:9]), 16 * (placed @ prototypes.T - 0.2 * hubs), atol=1e-4)
+    scorer.save(tmp_path)
+    assert np.array_equal(Scorer.load(tmp_path).scores(rows.numpy()), scorer.scores(rows.numpy()))
+
+
+def test_what_is_made_up_in_a_step_depends_on_seed_and_step_alone(small_dataset):
+    """So an interrupted training goes on to the same result."""
+    config = resolve(small_dataset, recipe="best", hidden=32)[1]
+    problem = prepare(small_dataset, config, 0, torch.device("cpu"))
+    features, labels = problem.features[:20], problem.labels[:20]
+
+    def drawn(seed, step):
+        augmentation = Augmentation(problem, config, seed)
+        augmentation.start(step)
+        return augmentation(features, labels)
+
+    first, again, later, other = drawn(0, 7), drawn(0, 7), drawn(0, 8), drawn(1, 7)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first[0], later[0])
+    assert not torch.equal(first[0], other[0])
+
+
+def test_a_made_up_class_is_a_mixture_of_two_rows_and_of_their_descriptors(small_dataset):
+    config = resolve(small_dataset, recipe="best", hidden=32, virtual_classes=6, descriptor_noise=0.0)[1]
+    problem = prepare(small_dataset, config, 0, torch.device("cpu"))
+    n_seen = len(problem.descriptors)
+    augmentation = Augmentation(problem, config, 0)
+    augmentation.start(0)
+    features, labels, descriptors = augmentation(problem.features[:20], problem.labels[:20])
+    assert features.shape[0] == 26 and descriptors.shape[0] == n_seen + 6
+    assert labels[20:].tolist() == list(range(n_seen, n_seen + 6))
+    # The same share of the same two must explain a made-up row and its descriptor.
+    own, placed = problem.descriptors[problem.labels[:20]], problem.features[:20]
+    for i in range(6):
+        found = []
+        for other in range(20):
+            apart, made = own[other] - own[i], descriptors[n_seen + i] - own[i]
+            share = float(made @ apart / apart.square().sum().clamp(min=1e-9))
+            mixed = F.normalize(placed[i] + share * (placed[other] - placed[i]), dim=0)
+            found.append(float((made - share * apart).norm() + (features[20 + i] - mixed).norm()))
+        same_class = problem.labels[:20] == problem.labels[i]  # their share cannot be told from descriptors
+        assert min(found) < 1e-3 or same_class.sum() > 1
+
+
+@pytest.mark.parametrize("bad", [{"virtual_classes": -1}, {"descriptor_noise": -0.1}, {"final_relu": True}])
+def test_settings_of_the_recipe_best_that_cannot_work_are_refused(small_dataset, bad):
+    with pytest.raises(ConfigError, match=r"negative|final_relu"):
+        fit(small_dataset, recipe="best", **bad)

@@ -14,7 +14,7 @@ def rows(n=300, d=24, seed=0, signed=False):
     return made - 0.5 if signed else made
 
 
-def direct(train, features, k, power, shrinkage, whitening):
+def direct(train, features, k, power, shrinkage, whitening, labels=None, within=0.0):
     """Word by word, in NumPy."""
 
     def powered(x):
@@ -23,6 +23,9 @@ def direct(train, features, k, power, shrinkage, whitening):
     x = powered(train.double().numpy())
     center = x - x.mean(axis=0)
     covariance = center.T @ center / len(x)
+    if within:
+        own = x - np.stack([x[labels == label].mean(axis=0) for label in labels])  # what varies inside classes
+        covariance = (1 - within) * covariance + within * own.T @ own / len(x)
     d = len(covariance)
     shrunk = (1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / d * np.eye(d)
     values, vectors = np.linalg.eigh(shrunk)
@@ -42,12 +45,27 @@ def test_it_is_its_formula(signed, power, shrinkage, whitening):
     assert np.allclose(found @ found.T, expected @ expected.T, atol=1e-5)
 
 
+@pytest.mark.parametrize("within", [0.3, 1.0])
+def test_the_variance_between_classes_can_be_left_out(within):
+    train, new = rows(), rows(40, seed=1)
+    labels = torch.arange(len(train)) % 7
+    train += labels[:, None] * torch.rand(24, generator=torch.Generator().manual_seed(3))
+    geometry = FeatureGeometry(24, 10, within=within).fit(train, labels)
+    expected = direct(train, new, 10, 0.5, 0.3, 0.35, labels.numpy(), within)
+    found = geometry(new).numpy()
+    assert np.allclose(found @ found.T, expected @ expected.T, atol=1e-5)
+    with pytest.raises(ConfigError, match="labels"):
+        geometry.fit(train)
+
+
 def test_batches_add_up_to_the_same_geometry():
     train = rows(500)
-    moments = FeatureMoments(24)
-    for part in train.split(37):
-        moments.update(part)
-    streamed, whole = FeatureGeometry(24, 12).fit_moments(moments), FeatureGeometry(24, 12).fit(train)
+    labels = torch.randint(5, (500,), generator=torch.Generator().manual_seed(0))
+    moments = FeatureMoments(24, n_classes=5)
+    for part, own in zip(train.split(37), labels.split(37), strict=True):
+        moments.update(part, own)
+    streamed = FeatureGeometry(24, 12, within=0.5).fit_moments(moments)
+    whole = FeatureGeometry(24, 12, within=0.5).fit(train, labels)
     new = rows(30, seed=2)
     assert torch.allclose(streamed(new) @ streamed(new).T, whole(new) @ whole(new).T, atol=1e-5)
 
@@ -79,7 +97,9 @@ def test_fewer_features_than_dimensions_and_fewer_rows_than_features_work():
     assert torch.isfinite(FeatureGeometry(24, 24, shrinkage=0.0).fit(rows(3))(rows(5))).all()
 
 
-@pytest.mark.parametrize("bad", [{"power": 0.0}, {"shrinkage": 1.5}, {"whitening": -0.1}, {"dimensions": 0}])
+@pytest.mark.parametrize(
+    "bad", [{"power": 0.0}, {"shrinkage": 1.5}, {"whitening": -0.1}, {"dimensions": 0}, {"within": 2.0}]
+)
 def test_impossible_settings_are_refused(bad):
     with pytest.raises(ConfigError, match="a geometry cannot have"):
         FeatureGeometry(8, **bad)

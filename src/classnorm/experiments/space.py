@@ -148,13 +148,17 @@ DEFAULT_SPACES: dict[str, dict[str, Space]] = {
     "kernel": {
         "grid": {
             "whitening": Choice((0.2, 0.35, 0.5)),
-            "ridge": Choice((0.1, 0.3, 1.0)),
+            "ridge": Choice((0.03, 0.1, 0.3)),
         },
         "tpe": {
             "power": Range(0.3, 1.0),
             "whitening": Range(0.0, 0.6),
             "shrinkage": Range(0.05, 0.6),
-            "ridge": Range(0.03, 3.0, log=True),
+            "within": Range(0.0, 1.0),
+            "spread": Range(0.0, 0.6),
+            "bandwidth": Range(0.5, 4.0, log=True),
+            "ridge": Range(0.02, 1.0, log=True),
+            "length": Range(1.0, 1.6),
             "epochs": Range(1, 8, whole=True),
         },
     },

@@ -1,10 +1,13 @@
 """Kernel prototypes: ridge regression from descriptors to class means in a well-conditioned feature space.
 
 1. Features get a geometry: a power, centring, partial whitening, unit length (`nn.FeatureGeometry`).
-2. Descriptors are centred, divided by the root of their standard deviation and given unit length; a Gaussian kernel
-   with the median squared distance of the seen classes as bandwidth compares them.
+2. Descriptors are centred, divided by a power of their standard deviation and given unit length; a Gaussian kernel
+   with twice the median squared distance of the seen classes as bandwidth compares them.
 3. Ridge regression in the kernel's feature space gives the prototype of any class, in closed form.
 4. A few epochs of softmax refine the coefficients and a linear map of the features; more overfit to the seen classes.
+5. Hubs are held back: a class that lies near many others would attract their pictures. Prototypes are divided by
+   a little more than their length (regression makes the ones it knows least about short), and each class pays a share
+   of its mean cosine with the class means nearest to it.
 
 The kernel's features are those of its eigenbasis over landmarks (all seen classes, or some of them where they are many:
 Nyström), so that every direction is well scaled for the optimizer.
@@ -22,27 +25,24 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
+from classnorm.methods.geometry import GeometryConfig, with_hubness
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
-from classnorm.nn.geometry import FeatureGeometry, signed_power
+from classnorm.nn.geometry import FeatureMoments
 from classnorm.training import Schedule, TrainingConfig, train
 
-__all__ = ["METHOD", "DescriptorKernel", "KernelConfig", "KernelModel"]
+__all__ = ["METHOD", "DescriptorKernel", "KernelConfig", "KernelModel", "build", "solve"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelConfig(MethodConfig, TrainingConfig):
+class KernelConfig(MethodConfig, GeometryConfig, TrainingConfig):
     """The geometry, the kernel, and how far the closed form is refined. One setting for all data."""
 
-    power: float = 0.5
-    """Power of the features, sign kept."""
-    dimensions: int = 512
-    """Leading directions of the features that are kept."""
-    shrinkage: float = 0.3
-    """Of the covariance, toward a multiple of the identity."""
-    whitening: float = 0.35
-    """Directions are divided by their eigenvalue to this power; 0.5 whitens fully, which hurts."""
-    ridge: float = 0.3
+    ridge: float = 0.1
     """Penalty of the regression from descriptors to class means."""
+    spread: float = 0.25
+    """Descriptors are divided by their standard deviation over the seen classes to this power."""
+    bandwidth: float = 2.0
+    """Of the Gaussian kernel, times the median squared distance of two seen classes."""
     blocks: str = ""
     """Sizes of the parts of a descriptor that get kernels of their own, like 312,384 for attributes and text; empty is
     one kernel for all."""
@@ -52,7 +52,9 @@ class KernelConfig(MethodConfig, TrainingConfig):
     """Leave out the softmax refinement: nothing is trained."""
     scale: float = 20.0
     """Scores of the softmax are this times the cosine."""
-    map_rate: float = 0.03
+    length: float = 1.3
+    """Prototypes are divided by their length to this power; above 1, classes unlike the seen ones gain."""
+    map_rate: float = 0.1
     """Learning rate of the linear map of the features, relative to `lr`."""
     epochs: int = 3
     """Passes over the training rows; more overfit to the seen classes."""
@@ -70,16 +72,16 @@ class KernelConfig(MethodConfig, TrainingConfig):
 
     def check(self) -> None:
         MethodConfig.check(self)
+        GeometryConfig.check(self)
         TrainingConfig.check(self)
-        for name in ("power", "ridge", "scale"):
+        for name in ("ridge", "bandwidth", "scale"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be positive")
-        for name in ("shrinkage", "whitening", "map_rate"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
-        for name in ("dimensions", "landmarks"):
-            if getattr(self, name) < 2:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 2")
+        for name, high in (("map_rate", 1), ("spread", 1), ("length", 2)):
+            if not 0 <= getattr(self, name) <= high:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must lie between 0 and {high}")
+        if self.landmarks < 2:
+            raise ConfigError(f"landmarks is {self.landmarks}; it must be at least 2")
 
     def block_sizes(self, d_a: int) -> list[int]:
         """The parts of a descriptor."""
@@ -112,21 +114,22 @@ class DescriptorKernel(nn.Module):
         self.register_buffer("basis", torch.zeros(n_landmarks, rank))
 
     @classmethod
-    def fit(cls, descriptors: Tensor, sizes: list[int], n_landmarks: int, seed: int) -> DescriptorKernel:
+    def fit(cls, descriptors: Tensor, config: KernelConfig, seed: int) -> DescriptorKernel:
         """On the descriptors [n_seen, d_a] of the seen classes."""
-        n = len(descriptors)
+        n, d_a = descriptors.shape
         chosen = torch.arange(n)
-        if n > n_landmarks:
-            chosen = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:n_landmarks].sort().values
+        if n > config.landmarks:
+            chosen = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[: config.landmarks].sort().values
+        sizes = config.block_sizes(d_a)
         kernel = cls(sizes, len(chosen), len(chosen))
         kernel.center.copy_(descriptors.mean(dim=0))
         deviation = descriptors.std(dim=0)
-        kernel.spread.copy_(torch.where(deviation > 1e-8, deviation, torch.ones_like(deviation)).sqrt())
+        kernel.spread.copy_(torch.where(deviation > 1e-8, deviation, torch.ones_like(deviation)) ** config.spread)
         kernel.landmarks.copy_(kernel._placed(descriptors[chosen]))
         for i, part in enumerate(_blocks(kernel.landmarks, sizes)):
             pairs = torch.pdist(part.double()).square()
             median = float(pairs.median())
-            kernel.bandwidths[i] = median if median > 1e-8 else 1.0
+            kernel.bandwidths[i] = config.bandwidth * (median if median > 1e-8 else 1.0)
         gram = kernel._gram(kernel.landmarks.double())
         values, vectors = torch.linalg.eigh(gram)
         kept = values > 1e-7 * values[-1]
@@ -134,7 +137,7 @@ class DescriptorKernel(nn.Module):
         return kernel
 
     def _placed(self, descriptors: Tensor) -> Tensor:
-        """Centred, divided by the root of the deviation, each block of unit length."""
+        """Centred, divided by a power of the deviation, each block of unit length."""
         parts = _blocks((descriptors - self.center) / self.spread, self.sizes)
         return torch.cat([F.normalize(part, dim=1) for part in parts], dim=1)
 
@@ -162,21 +165,28 @@ def _blocks(table: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:
 class KernelModel(ZeroShotModel):
     """Geometry, kernel, the coefficients between them, and a linear map of the features that starts as the identity."""
 
-    def __init__(self, config: KernelConfig, d_z: int, kernel: DescriptorKernel) -> None:
+    means: Tensor
+
+    def __init__(self, config: KernelConfig, d_z: int, kernel: DescriptorKernel, n_seen: int) -> None:
         super().__init__()
-        self.geometry = FeatureGeometry(d_z, config.dimensions, config.power, config.shrinkage, config.whitening)
+        self.geometry = config.build_geometry(d_z)
         self.kernel = kernel
         k = self.geometry.projection.shape[1]
         self.coefficients = nn.Parameter(torch.zeros(kernel.basis.shape[1], k))
         self.map = nn.Parameter(torch.zeros(k, k))
+        self.register_buffer("means", torch.zeros(n_seen, k))  # of the seen classes, placed
         self.map_rate, self.scale = config.map_rate, config.scale
+        self.length, self.hubness = config.length, config.hubness
 
     def prototypes(self, descriptors: Tensor) -> Tensor:
-        """[n_classes, d_a] → [n_classes, k], of unit length."""
-        return F.normalize(self.kernel(descriptors) @ self.coefficients, dim=1)
+        """[n_classes, d_a] → [n_classes, k + 1]; the last number is what the class pays for being a hub."""
+        raw = self.kernel(descriptors) @ self.coefficients
+        length = raw.norm(dim=1, keepdim=True).clamp(min=1e-12)
+        return with_hubness(raw / length**self.length, self.mapped(self.means), self.hubness)
 
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
-        return self.scale * self.mapped(self.geometry(features)) @ prototypes.T
+        placed = self.scale * self.mapped(self.geometry(features))
+        return torch.addmm(self.scale * prototypes[:, -1], placed, prototypes[:, :-1].T)  # one pass over the scores
 
     def mapped(self, placed: Tensor) -> Tensor:
         """Placed features through the linear map, of unit length again. Adam steps are as long in every weight: the
@@ -186,23 +196,20 @@ class KernelModel(ZeroShotModel):
 
 def build(config: KernelConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> KernelModel:
     """A model to load weights into; they know the number of landmarks."""
-    return KernelModel(config, d_z, DescriptorKernel(config.block_sizes(d_a), *weights["kernel.basis"].shape))
+    kernel = DescriptorKernel(config.block_sizes(d_a), *weights["kernel.basis"].shape)
+    return KernelModel(config, d_z, kernel, len(weights["means"]))
 
 
 def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitContext) -> Fitted:
     """The closed form, and a few epochs from there."""
     config.check()
     rows = TrainingRows.of(dataset, torch.device("cpu"))
-    kernel = DescriptorKernel.fit(rows.descriptors, config.block_sizes(dataset.d_a), config.landmarks, seed)
-    model = KernelModel(config, dataset.d_z, kernel)
-    model.geometry.fit(rows.features)
-    with torch.no_grad():
-        model.coefficients.copy_(ridge(kernel(rows.descriptors), class_means(model.geometry, rows), config.ridge))
-    model = model.to(context.device)
+    moments = FeatureMoments(dataset.d_z, config.power, len(rows.descriptors)).update(rows.features, rows.labels)
+    model = solve(config, rows.descriptors, moments, seed).to(context.device)
     if config.closed_form:
         return Fitted(model.eval(), [])
     placed = model.geometry(rows.features.to(context.device))
-    features = kernel(rows.descriptors.to(context.device))
+    features = model.kernel(rows.descriptors.to(context.device))
 
     def loss(batch: Tensor, labels: Tensor) -> Tensor:
         prototypes = F.normalize(features @ model.coefficients, dim=1)
@@ -222,12 +229,22 @@ def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitC
     return Fitted(model, history)
 
 
-def class_means(geometry: FeatureGeometry, rows: TrainingRows) -> Tensor:
-    """[n_seen, k]: the geometry of each class's mean powered feature, of unit length; sums of it add up exactly."""
-    powered = signed_power(rows.features, geometry.power)
-    sums = torch.zeros(len(rows.descriptors), powered.shape[1]).index_add_(0, rows.labels, powered)
-    counts = torch.bincount(rows.labels, minlength=len(sums))
-    return geometry.place(sums / counts[:, None])
+@torch.no_grad()
+def solve(config: KernelConfig, descriptors: Tensor, moments: FeatureMoments, seed: int) -> KernelModel:
+    """The closed form, from what adds up over rows.
+
+    Args:
+        descriptors: [n_seen, d_a]
+        moments: of the training rows of these classes.
+        seed: of the landmarks, where there are more classes.
+    """
+    kernel = DescriptorKernel.fit(descriptors, config, seed)
+    means = moments.class_means.to(kernel.center.dtype)
+    model = KernelModel(config, means.shape[1], kernel, len(means))
+    model.geometry.fit_moments(moments)
+    model.means.copy_(model.geometry.place(means))
+    model.coefficients.copy_(ridge(kernel(descriptors), model.means, config.ridge))
+    return model
 
 
 def ridge(features: Tensor, targets: Tensor, penalty: float) -> Tensor:

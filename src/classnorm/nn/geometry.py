@@ -18,30 +18,55 @@ __all__ = ["FeatureGeometry", "FeatureMoments"]
 
 
 class FeatureMoments:
-    """Count, sum and cross-products of powered features, which add up over any number of batches, in float64."""
+    """Counts and sums per class, and cross-products, of powered features: they add up over any number of batches.
 
-    def __init__(self, d_z: int, power: float = 0.5) -> None:
+    All in float64. Rows without labels are of one class.
+    """
+
+    def __init__(self, d_z: int, power: float = 0.5, n_classes: int = 1) -> None:
         self.power = power
-        self.count = 0
-        self.sum = torch.zeros(d_z, dtype=torch.float64)
+        self.counts = torch.zeros(n_classes, dtype=torch.int64)
+        self.sums = torch.zeros(n_classes, d_z, dtype=torch.float64)
         self.products = torch.zeros(d_z, d_z, dtype=torch.float64)
 
-    def update(self, features: Tensor) -> Self:
-        """Add rows [n, d_z]."""
-        for block in torch.tensor_split(features, max(1, -(-len(features) // 4096))):
+    def update(self, features: Tensor, labels: Tensor | None = None) -> Self:
+        """Add rows [n, d_z] with labels [n]."""
+        labels = torch.zeros(len(features), dtype=torch.int64) if labels is None else labels.cpu()
+        parts = max(1, -(-len(features) // 4096))
+        for block, own in zip(torch.tensor_split(features, parts), torch.tensor_split(labels, parts), strict=True):
             rows = signed_power(block.cpu().double(), self.power)
-            self.count += len(rows)
-            self.sum += rows.sum(dim=0)
+            self.counts += torch.bincount(own, minlength=len(self.counts))
+            self.sums.index_add_(0, own, rows)
             self.products.addmm_(rows.T, rows)
         return self
 
-    @property
-    def mean(self) -> Tensor:
-        return self.sum / max(1, self.count)
+    def of_classes(self, classes: Tensor) -> FeatureMoments:
+        """The same moments with these classes only, in this order; all others must be without rows."""
+        part = FeatureMoments(len(self.products), self.power, 0)
+        part.counts, part.sums, part.products = self.counts[classes], self.sums[classes], self.products
+        return part
 
     @property
-    def covariance(self) -> Tensor:
-        return self.products / max(1, self.count) - torch.outer(self.mean, self.mean)
+    def count(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def mean(self) -> Tensor:
+        return self.sums.sum(dim=0) / max(1, self.count)
+
+    @property
+    def class_means(self) -> Tensor:
+        """[n_classes, d_z]; zeros for a class without rows."""
+        return self.sums / self.counts.clamp(min=1)[:, None]
+
+    def covariance(self, within: float = 0.0) -> Tensor:
+        """Of all rows, less the share `within` of the part that lies between classes."""
+        total = self.products / max(1, self.count) - torch.outer(self.mean, self.mean)
+        if not within:
+            return total
+        weights = self.counts / max(1, self.count)
+        apart = (self.class_means - self.mean) * weights.sqrt()[:, None]
+        return total - within * apart.T @ apart
 
 
 def signed_power(features: Tensor, power: float) -> Tensor:
@@ -58,7 +83,8 @@ class FeatureGeometry(nn.Module):
 
     The columns of W are the leading eigenvectors of the covariance shrunk toward a multiple of the identity,
     :math:`(1 - s)\,C + s\,\mathrm{tr}(C)/d\; I`, each times its eigenvalue to the power −`whitening`: 0 rotates
-    only, 0.5 whitens fully.
+    only, 0.5 whitens fully. C is the covariance of all rows less the share `within` of its part between classes: 0
+    quiets what varies, 1 what varies inside classes, as linear discriminant analysis does.
 
     Args:
         d_z: dimension of the features.
@@ -66,6 +92,7 @@ class FeatureGeometry(nn.Module):
         power: of each feature, sign kept; 1 leaves them as they are.
         shrinkage: s.
         whitening: 0 to 0.5.
+        within: 0 to 1; above 0 the labels of the rows are needed.
 
     Shapes: [n, d_z] → [n, k], unit length.
 
@@ -78,27 +105,37 @@ class FeatureGeometry(nn.Module):
     projection: Tensor
 
     def __init__(
-        self, d_z: int, dimensions: int = 512, power: float = 0.5, shrinkage: float = 0.3, whitening: float = 0.35
+        self,
+        d_z: int,
+        dimensions: int = 512,
+        power: float = 0.5,
+        shrinkage: float = 0.3,
+        whitening: float = 0.35,
+        within: float = 0.0,
     ) -> None:
         super().__init__()
-        if dimensions < 1 or not power > 0 or not 0 <= shrinkage <= 1 or not 0 <= whitening <= 1:
+        shares = (shrinkage, whitening, within)
+        if dimensions < 1 or not power > 0 or not all(0 <= share <= 1 for share in shares):
             raise ConfigError(
-                f"a geometry cannot have dimensions {dimensions}, power {power}, shrinkage {shrinkage} and whitening "
-                f"{whitening}; dimensions and power must be positive, the others lie between 0 and 1"
+                f"a geometry cannot have dimensions {dimensions}, power {power}, shrinkage {shrinkage}, whitening "
+                f"{whitening} and within {within}; the first two must be positive, the others lie between 0 and 1"
             )
-        self.power, self.shrinkage, self.whitening = power, shrinkage, whitening
+        self.power, self.shrinkage, self.whitening, self.within = power, shrinkage, whitening, within
         self.register_buffer("mean", torch.zeros(d_z))
         self.register_buffer("projection", torch.zeros(d_z, min(dimensions, d_z)))
 
-    def fit(self, features: Tensor) -> Self:
-        """Fit on training rows [n, d_z]."""
-        return self.fit_moments(FeatureMoments(len(self.mean), self.power).update(features))
+    def fit(self, features: Tensor, labels: Tensor | None = None) -> Self:
+        """Fit on training rows [n, d_z] with labels [n]."""
+        if labels is None and self.within:
+            raise ConfigError(f"a geometry with within {self.within} needs the labels of its rows")
+        n_classes = 1 if labels is None else int(labels.max()) + 1
+        return self.fit_moments(FeatureMoments(len(self.mean), self.power, n_classes).update(features, labels))
 
     def fit_moments(self, moments: FeatureMoments) -> Self:
         """Fit on what has been accumulated over batches; the same as on all rows at once."""
         if moments.power != self.power:
             raise ConfigError(f"the moments are of power {moments.power}, the geometry has {self.power}")
-        covariance = moments.covariance
+        covariance = moments.covariance(self.within)
         d_z = len(covariance)
         identity = covariance.trace() / d_z * torch.eye(d_z, dtype=covariance.dtype)
         values, vectors = torch.linalg.eigh((1 - self.shrinkage) * covariance + self.shrinkage * identity)

@@ -82,6 +82,7 @@ def train(
     *,
     seed: int = 0,
     batches: Batches | None = None,
+    on_step: Callable[[int], None] | None = None,
     no_decay: Collection[nn.Parameter] = (),
     checkpoints: Checkpoints | None = None,
     progress: Progress | None = None,
@@ -97,6 +98,7 @@ def train(
         seed: of the order of rows. The order of an epoch depends on (seed, epoch) alone, so a resumed training sees
             the same batches.
         batches: what the steps see, instead of all rows in shuffled batches of ``config.batch_size``.
+        on_step: told the number of each step before it, for a loss that draws random numbers.
         no_decay: parameters without weight decay.
         hint: likely remedy, for the error message if the loss diverges.
     """
@@ -120,6 +122,8 @@ def train(
             step = epoch * steps_per_epoch + i
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(config, step, total_steps)
+            if on_step:
+                on_step(step)
             value = loss(features.index_select(0, rows), labels.index_select(0, rows))
             optimizer.zero_grad(set_to_none=True)
             value.backward()  # type: ignore[no-untyped-call]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from classnorm.experiments.reproduce.artifact import Artifact
+from classnorm.experiments.reproduce.beyond import beyond
 from classnorm.experiments.reproduce.czsl import czsl_curves, czsl_table
 from classnorm.experiments.reproduce.figures import FIGURES
 from classnorm.experiments.reproduce.leaderboard import leaderboard
@@ -29,6 +30,7 @@ CATALOG: dict[str, Item] = {
     "training-time": Item("table", "Training time", training_time),
     "hyperparameters": Item("table", "Hyperparameters", hyperparameters),
     "leaderboard": Item("table", "Every method, one protocol", leaderboard),
+    "beyond": Item("table", "Beyond the paper, part by part", beyond),
     **{name: Item("figure", spec.title, spec.make) for name, spec in FIGURES.items()},
     "czsl-table": Item("table", "Continual zero-shot learning", czsl_table),
     "czsl-curves": Item("figure", "Continual zero-shot learning, task by task", czsl_curves),

@@ -22,7 +22,7 @@ from classnorm.experiments.run_folder import Result
 from classnorm.methods import MethodConfig, resolve
 from classnorm.training import TrainingConfig
 
-__all__ = ["QUICK", "Effort", "Workshop", "contradictions", "table_artifact"]
+__all__ = ["QUICK", "Effort", "Measured", "Workshop", "contradictions", "measure", "table_artifact"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +79,14 @@ class Workshop:
     def recipe(self, column: Column, method: str, recipe: str) -> MethodConfig:
         """A recipe for a dataset, made shorter where the effort says so."""
         _, config = resolve(column.dataset, method, recipe)
-        if method == "classnorm":
-            return config.replace(**{**column.changes, **self.effort.changes})
-        if isinstance(config, TrainingConfig) and self.effort.shorten > 1:
-            config = config.replace(epochs=max(1, config.epochs // self.effort.shorten))
-        return config
+        changes = self.changes(column, method, recipe)
+        if not changes and isinstance(config, TrainingConfig) and self.effort.shorten > 1:
+            changes = {"epochs": max(1, config.epochs // self.effort.shorten)}
+        return config.replace(**changes)
+
+    def changes(self, column: Column, method: str, recipe: str) -> dict[str, Any]:
+        """What differs from a recipe on a dataset; `best` is short, and the same for all data."""
+        return {**column.changes, **self.effort.changes} if method == "classnorm" and recipe != "best" else {}
 
     def run(self, what: str, tasks: Sequence[Any]) -> dict[str, str]:
         """Do what is not done yet; the messages of what failed, by name. What diverged would do so again."""
