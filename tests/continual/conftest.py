@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from classnorm.continual import STRATEGIES, FeatureInputs, Learner, TaskStream, configure
+from classnorm.continual import STRATEGIES, FeatureInputs, TaskStream, configure
 from classnorm.continual.strategies import Problem
 from classnorm.data import SyntheticConfig, synthetic
 
@@ -41,7 +41,7 @@ def before(stream, fast):
 
     def build(name, **changes):
         config = fast(name, **changes)
-        learner = Learner(config, stream.dataset.d_a, stream.dataset.d_z, seed=0)
+        learner = STRATEGIES[name].new_learner(config, stream.dataset.d_a, stream.dataset.d_z, 0, None)
         problem = Problem.of(stream, learner, FeatureInputs.of(stream.dataset, CPU), 0, CPU)
         return STRATEGIES[name](problem, config)
 

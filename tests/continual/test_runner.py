@@ -8,10 +8,12 @@ import torch
 from torch import nn
 
 from classnorm.continual import STRATEGIES, ContinualConfig, TaskStream, configure, run_stream
+from classnorm.continual.strategies import GradientStrategy
 from classnorm.errors import ConfigError, ModelError, TrainingError
 from classnorm.metrics import continual_scores
 
-each_strategy = pytest.mark.parametrize("name", STRATEGIES)
+GRADIENT = [name for name, strategy in STRATEGIES.items() if issubclass(strategy, GradientStrategy)]
+each_strategy = pytest.mark.parametrize("name", GRADIENT)
 
 
 class Killed(Exception):
@@ -109,7 +111,7 @@ def test_later_tasks_are_not_looked_at(stream, fast, dataset):
     descriptors[stream.tasks[2]] = generator.random((4, dataset.d_a)) + 1
     blinded = replace(stream, dataset=replace(dataset, features=features, descriptors=descriptors))
     rows, columns = ~last[stream.test_rows], np.concatenate(stream.tasks[:2])
-    for name in STRATEGIES:
+    for name in GRADIENT:
         one, other = (run_stream(s, name, fast(name, epochs=1)).history[2] for s in (stream, blinded))
         np.testing.assert_allclose(one[rows][:, columns], other[rows][:, columns], rtol=1e-5, atol=1e-5)
 

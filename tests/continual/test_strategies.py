@@ -9,7 +9,7 @@ from classnorm.continual import STRATEGIES
 from classnorm.continual.strategies.agem import project_
 from classnorm.continual.strategies.importance import mean_over_gradients
 
-each_strategy = pytest.mark.parametrize("name", STRATEGIES)
+each_strategy = pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "analytic"])
 
 
 def linear_problem():

@@ -1,10 +1,10 @@
 """Continual zero-shot learning: streams of tasks, strategies against forgetting, and the runner that records logits."""
 
-from classnorm.continual.config import ContinualConfig
+from classnorm.continual.config import ContinualConfig, StreamConfig
 from classnorm.continual.inputs import FeatureInputs, Inputs
 from classnorm.continual.model import Learner
-from classnorm.continual.runner import StreamProgress, StreamResult, TaskEpoch, configure, run_stream
-from classnorm.continual.strategies import STRATEGIES, Strategy
+from classnorm.continual.runner import StreamResult, configure, run_stream
+from classnorm.continual.strategies import STRATEGIES, Strategy, StreamProgress, TaskEpoch
 from classnorm.continual.stream import TaskStream, read_image_split
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Inputs",
     "Learner",
     "Strategy",
+    "StreamConfig",
     "StreamProgress",
     "StreamResult",
     "TaskEpoch",

@@ -10,12 +10,33 @@ from classnorm.errors import ConfigError
 from classnorm.nn import Distribution
 from classnorm.training import TrainingConfig
 
-__all__ = ["ContinualConfig"]
+__all__ = ["ContinualConfig", "StreamConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContinualConfig:
-    """The learner and its training on each task."""
+class StreamConfig:
+    """What every way to learn a stream has."""
+
+    bias: float = 0.0
+    """Subtracted from the cosines of the classes seen so far, which a learner favours; the areas are blind to it."""
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for a value that cannot work."""
+        self.at_least(-2.0, "bias")
+
+    def at_least(self, low: float, *names: str) -> None:
+        """Raise a `ConfigError` for a field below `low`."""
+        for name in names:
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= low):
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least {low:g}")
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinualConfig(StreamConfig):
+    """A learner that gradient steps train, and its training on each task."""
 
     class_norm: bool = True
     """Class standardization before the embedder's last layer, and proper variance for that layer; without it both
@@ -59,19 +80,10 @@ class ContinualConfig:
         )
 
     def check(self) -> None:
-        """Raise a `ConfigError` for a value that cannot work."""
+        super().check()
         self.training().check()
         self.at_least(1, "hidden")
         self.at_least(0.0, "encoder_lr", "encoder_momentum")
         for name in ("gamma", "lr_decay"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be positive")
-
-    def at_least(self, low: float, *names: str) -> None:
-        """Raise a `ConfigError` for a field below `low`."""
-        for name in names:
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= low):
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least {low:g}")
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Self
 
 from torch import Tensor, nn
@@ -17,6 +18,8 @@ __all__ = ["Learner"]
 class Learner(nn.Module):
     """What a strategy trains: descriptors → prototypes, inputs → features, and their logits γ²·cos.
 
+    `scale` is what logits are relative to a cosine.
+
     Args:
         d_a: descriptor dimension.
         d_z: feature dimension.
@@ -27,6 +30,7 @@ class Learner(nn.Module):
         super().__init__()
         self.encoder = nn.Identity() if encoder is None else encoder
         self.gamma = config.gamma
+        self.scale = config.gamma**2
         self.embedder = AttributeEmbedder(
             d_a,
             d_z,
@@ -50,6 +54,10 @@ class Learner(nn.Module):
     def logits(self, inputs: Tensor, prototypes: Tensor) -> Tensor:
         """[b, …], [n_classes, d_z] → [b, n_classes]."""
         return cosine_logits(self.encoder(inputs), prototypes, self.gamma)
+
+    def restore(self, weights: Mapping[str, Tensor]) -> None:
+        """Put back what `state_dict` gave after some task."""
+        self.load_state_dict(weights)
 
     def train(self, mode: bool = True) -> Self:
         """Batch statistics of a few classes' images would drift from task to task: the encoder keeps those it has."""

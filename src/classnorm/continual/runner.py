@@ -6,7 +6,6 @@ import copy
 import hashlib
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,32 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from classnorm.continual.checkpoint import Record, load_record, save_record
-from classnorm.continual.config import ContinualConfig
+from classnorm.continual.config import ContinualConfig, StreamConfig
 from classnorm.continual.inputs import FeatureInputs, Inputs
 from classnorm.continual.model import Learner
-from classnorm.continual.strategies import STRATEGIES, MemoryConfig, Problem, Strategy
+from classnorm.continual.strategies import STRATEGIES, MemoryConfig, Problem, Strategy, StreamProgress
 from classnorm.continual.stream import TaskStream
 from classnorm.data import recognise
 from classnorm.errors import ConfigError, TrainingError, unknown_name
-from classnorm.training import make_optimizer
 
-__all__ = ["StreamProgress", "StreamResult", "TaskEpoch", "configure", "run_stream"]
+__all__ = ["StreamResult", "configure", "run_stream"]
 
 _EVALUATED = 128  # rows scored together: memory stays bounded where an encoder sees images
-
-
-@dataclass(frozen=True)
-class TaskEpoch:
-    """What a progress callback is told."""
-
-    task: int
-    tasks: int
-    epoch: int
-    epochs: int
-    loss: float
-
-
-StreamProgress = Callable[[TaskEpoch], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +43,7 @@ class StreamResult:
     """As it is after the last task."""
 
 
-def configure(stream: TaskStream, strategy: str, **changes: Any) -> ContinualConfig:
+def configure(stream: TaskStream, strategy: str, **changes: Any) -> StreamConfig:
     """The settings of a strategy for this stream, with some fields changed.
 
     No final ReLU where the features of the first task have either sign, and on SUN half the memory.
@@ -69,7 +53,9 @@ def configure(stream: TaskStream, strategy: str, **changes: Any) -> ContinualCon
     for name in changes:
         if name not in names:
             raise unknown_name("setting", name, names)
-    config = kind(final_relu=bool((dataset.features[stream.train(0)] >= 0).all()))
+    config = kind()
+    if isinstance(config, ContinualConfig):
+        config = replace(config, final_relu=bool((dataset.features[stream.train(0)] >= 0).all()))
     if isinstance(config, MemoryConfig) and recognise(dataset.class_names, dataset.n_rows) == "SUN":
         config = replace(config, memory_per_class=5)
     return replace(config, **changes)
@@ -78,7 +64,7 @@ def configure(stream: TaskStream, strategy: str, **changes: Any) -> ContinualCon
 def run_stream(
     stream: TaskStream,
     strategy: str,
-    config: ContinualConfig | None = None,
+    config: StreamConfig | None = None,
     seed: int = 0,
     device: torch.device | None = None,
     folder: Path | None = None,
@@ -116,12 +102,17 @@ def run_stream(
         raise ConfigError(f"there are {len(inputs)} inputs for {stream.dataset.n_rows} rows of {stream.dataset.name}")
     encoder = copy.deepcopy(encoder).to(device) if encoder is not None else None
     key = _key(stream, strategy, config, seed, encoder) if folder else ""
-    learner = Learner(config, stream.dataset.d_a, _feature_dim(inputs, encoder, device), seed, encoder).to(device)
+    learner = kind.new_learner(config, stream.dataset.d_a, _feature_dim(inputs, encoder, device), seed, encoder).to(
+        device
+    )
     learned = kind(Problem.of(stream, learner, inputs, seed, device), config)
 
     def note(record: Record) -> None:
         """Record the logits of this moment and, in a folder, the state."""
-        record.history.append(_record_logits(stream, learner, inputs, device))
+        logits = _record_logits(stream, learner, inputs, device)
+        seen = np.concatenate([stream.tasks[0][:0], *stream.tasks[: len(record.losses)]])
+        logits[:, seen] -= np.float32(learner.scale * config.bias)
+        record.history.append(logits)
         if folder:
             tensors = {f"model.{name}": value for name, value in learner.state_dict().items()}
             tensors |= {f"strategy.{name}": value for name, value in learned.state().items()}
@@ -133,13 +124,11 @@ def run_stream(
         note(record)
     else:
         record, tensors = found
-        learner.load_state_dict(_below("model.", tensors))
+        learner.restore(_below("model.", tensors))
         learned.load_state(_below("strategy.", tensors))
     for task in range(len(record.losses), stream.n_tasks):
         started = time.perf_counter()
-        record.losses.append(_learn_task(learned, task, progress))
-        learner.eval()
-        learned.after_task(task)
+        record.losses.append(learned.learn(task, progress))
         record.seconds += time.perf_counter() - started
         note(record)
     return StreamResult(record.history, record.losses, record.seconds, learner.eval())
@@ -149,44 +138,6 @@ def _kind(strategy: str) -> type[Strategy]:
     if strategy not in STRATEGIES:
         raise unknown_name("strategy", strategy, STRATEGIES)
     return STRATEGIES[strategy]
-
-
-def _learn_task(strategy: Strategy, task: int, progress: StreamProgress | None) -> list[float]:
-    """Train on one task, with an optimizer of its own: momentum from the task before would pull the wrong way."""
-    config, learner = strategy.config, strategy.problem.learner
-    parameters = list(strategy.parameters.values())
-    training = config.training(task)
-    groups: list[dict[str, Any]] = [{"params": list(learner.embedder.parameters())}]
-    trained = [p for p in learner.encoder.parameters() if p.requires_grad]
-    if trained:
-        rate = config.encoder_lr * config.lr_decay**task
-        groups.append({"params": trained, "lr": rate, "momentum": config.encoder_momentum})
-    device = parameters[0].device
-    optimizer = make_optimizer(groups, training, device)
-    means: list[float] = []
-    learner.train()
-    for epoch in range(config.epochs):
-        batches = torch.split(strategy.rows(task, epoch), config.batch_size)
-        # Losses stay on the device until the epoch ends: reading one would wait for an accelerator at every step.
-        losses = torch.zeros(len(batches), device=device)
-        for i, rows in enumerate(batches):
-            loss = strategy.loss(task, rows)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            strategy.after_backward(task)
-            if config.grad_clip:
-                nn.utils.clip_grad_norm_(parameters, config.grad_clip)
-            optimizer.step()
-            losses[i] = loss.detach()
-        means.append(float(losses.mean()))
-        if not np.isfinite(means[-1]):
-            raise TrainingError(
-                f"training diverged: the loss is not finite in task {task + 1}, epoch {epoch + 1} "
-                f"(learning rate {training.lr:g}); lower --lr"
-            )
-        if progress:
-            progress(TaskEpoch(task + 1, len(strategy.problem.rows), epoch + 1, config.epochs, means[-1]))
-    return means
 
 
 @torch.inference_mode()
@@ -219,7 +170,7 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _key(stream: TaskStream, strategy: str, config: ContinualConfig, seed: int, encoder: nn.Module | None) -> str:
+def _key(stream: TaskStream, strategy: str, config: StreamConfig, seed: int, encoder: nn.Module | None) -> str:
     """Names everything that decides the result."""
     document = [stream.dataset.checksum, stream.checksum, strategy, config.as_dict(), seed]
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode())

@@ -1,6 +1,7 @@
-"""Strategies against forgetting: one file each, all with the same hooks."""
+"""Strategies against forgetting, one file each."""
 
 from classnorm.continual.strategies.agem import AGEM, AGEMConfig
+from classnorm.continual.strategies.analytic import Analytic, AnalyticConfig
 from classnorm.continual.strategies.ewc import EWC, EWCConfig
 from classnorm.continual.strategies.lwf import LwF, LwFConfig
 from classnorm.continual.strategies.mas import MAS, MASConfig
@@ -8,17 +9,21 @@ from classnorm.continual.strategies.memory import MemoryConfig
 from classnorm.continual.strategies.multitask import Multitask
 from classnorm.continual.strategies.replay import Replay
 from classnorm.continual.strategies.sequential import Sequential
-from classnorm.continual.strategies.strategy import Problem, Strategy
+from classnorm.continual.strategies.strategy import GradientStrategy, Problem, Strategy, StreamProgress, TaskEpoch
 
 __all__ = [
     "STRATEGIES",
     "AGEMConfig",
+    "AnalyticConfig",
     "EWCConfig",
+    "GradientStrategy",
     "LwFConfig",
     "MASConfig",
     "MemoryConfig",
     "Problem",
     "Strategy",
+    "StreamProgress",
+    "TaskEpoch",
 ]
 
 STRATEGIES: dict[str, type[Strategy]] = {
@@ -29,4 +34,5 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "agem": AGEM,
     "replay": Replay,
     "lwf": LwF,
+    "analytic": Analytic,
 }

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from classnorm.continual.config import ContinualConfig
-from classnorm.continual.strategies.strategy import Problem, Strategy
+from classnorm.continual.strategies.strategy import GradientStrategy, Problem
 
 __all__ = ["ImportanceConfig", "ImportanceStrategy", "mean_over_gradients"]
 
@@ -32,7 +32,7 @@ class ImportanceConfig(ContinualConfig):
         self.at_least(1, "importance_batch")
 
 
-class ImportanceStrategy(Strategy):
+class ImportanceStrategy(GradientStrategy):
     """A quadratic penalty that holds each weight at its last value, by its importance for the tasks so far."""
 
     config: ImportanceConfig

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.continual.config import ContinualConfig
-from classnorm.continual.strategies.strategy import Problem, Strategy
+from classnorm.continual.strategies.strategy import GradientStrategy, Problem
 from classnorm.nn import cosine_logits
 
 __all__ = ["LwF", "LwFConfig"]
@@ -35,7 +35,7 @@ class LwFConfig(ContinualConfig):
         self.at_least(1e-3, "temperature")
 
 
-class LwF(Strategy):
+class LwF(GradientStrategy):
     """Adds distillation · T² · KL(earlier ‖ current), over the classes of earlier tasks."""
 
     Config = LwFConfig

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from classnorm.continual.config import ContinualConfig
-from classnorm.continual.strategies.strategy import Problem, Strategy
+from classnorm.continual.strategies.strategy import GradientStrategy, Problem
 
 __all__ = ["MemoryConfig", "MemoryStrategy"]
 
@@ -28,7 +28,7 @@ class MemoryConfig(ContinualConfig):
         self.at_least(1, "memory_per_class", "memory_batch")
 
 
-class MemoryStrategy(Strategy):
+class MemoryStrategy(GradientStrategy):
     """Remembers some rows of every task; what is kept is row numbers."""
 
     config: MemoryConfig

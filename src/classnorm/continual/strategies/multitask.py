@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from classnorm.continual.strategies.strategy import Strategy
+from classnorm.continual.strategies.strategy import GradientStrategy
 
 __all__ = ["Multitask"]
 
 
-class Multitask(Strategy):
+class Multitask(GradientStrategy):
     """An epoch is a random sample of all rows so far, as many as the task has by itself: as many updates as others."""
 
     def rows(self, task: int, epoch: int) -> Tensor:

@@ -1,23 +1,40 @@
-"""What a strategy is: the hooks by which it changes how a learner goes through the tasks."""
+"""What a strategy is, and the hooks by which those that take gradient steps differ."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from classnorm.continual.config import ContinualConfig
+from classnorm.continual.config import ContinualConfig, StreamConfig
 from classnorm.continual.inputs import Inputs
 from classnorm.continual.model import Learner
 from classnorm.continual.stream import TaskStream
+from classnorm.errors import TrainingError
+from classnorm.training import make_optimizer
 
-__all__ = ["Problem", "Strategy"]
+__all__ = ["GradientStrategy", "Problem", "Strategy", "StreamProgress", "TaskEpoch"]
+
+
+@dataclass(frozen=True)
+class TaskEpoch:
+    """What a progress callback is told."""
+
+    task: int
+    tasks: int
+    epoch: int
+    epochs: int
+    loss: float
+
+
+StreamProgress = Callable[[TaskEpoch], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +52,8 @@ class Problem:
     """[n_classes, d_a]"""
     bounds: tuple[int, ...]
     """The classes of task t are bounds[t] … bounds[t + 1] − 1."""
+    classes: Tensor
+    """[n_classes], the label that each has in the stream."""
     rows: tuple[Tensor, ...]
     """Training rows of each task."""
     seed: int
@@ -49,26 +68,96 @@ class Problem:
             labels=torch.from_numpy(labels).to(device),
             descriptors=torch.from_numpy(stream.descriptors[order]).to(device),
             bounds=(0, *accumulate(len(task) for task in stream.tasks)),
+            classes=torch.from_numpy(order),
             rows=tuple(torch.from_numpy(stream.train(t)).to(device) for t in range(stream.n_tasks)),
             seed=seed,
         )
 
 
-class Strategy:
-    """The common way to learn a task; a strategy overrides what it does differently.
+class Strategy(ABC):
+    """A way to learn the tasks one after another."""
 
-    For each epoch of a task the runner asks for `rows`, and takes a step for each batch of them: `loss`, its gradient,
-    `after_backward`. With the task learnt it calls `after_task`, in evaluation mode.
+    Config: ClassVar[type[StreamConfig]]
+    config: StreamConfig
+
+    def __init__(self, problem: Problem, config: StreamConfig) -> None:
+        self.problem = problem
+        self.config = config
+
+    @classmethod
+    @abstractmethod
+    def new_learner(cls, config: Any, d_a: int, d_z: int, seed: int, encoder: nn.Module | None) -> Learner:
+        """What it trains, before the first task."""
+
+    @abstractmethod
+    def learn(self, task: int, progress: StreamProgress | None) -> list[float]:
+        """Learn a task (counted from 0); the mean loss of each pass over its rows."""
+
+    def state(self) -> dict[str, Tensor]:
+        """What later tasks need besides the learner, for a checkpoint."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027 (nothing to put back is common)
+        """Put back what `state` gave, on the device of the problem."""
+
+
+class GradientStrategy(Strategy):
+    """The common way to learn a task by SGD; a strategy overrides what it does differently.
+
+    For each epoch of a task there are `rows`, and a step for each batch of them: `loss`, its gradient,
+    `after_backward`. With the task learnt comes `after_task`, in evaluation mode.
     """
 
     Config: ClassVar[type[ContinualConfig]] = ContinualConfig
     config: ContinualConfig
 
     def __init__(self, problem: Problem, config: ContinualConfig) -> None:
-        self.problem = problem
-        self.config = config
+        super().__init__(problem, config)
         self.generator = torch.Generator()
         """For every random choice. Seeded anew for each epoch, so that a resumed run makes the same ones."""
+
+    @classmethod
+    def new_learner(cls, config: ContinualConfig, d_a: int, d_z: int, seed: int, encoder: nn.Module | None) -> Learner:
+        return Learner(config, d_a, d_z, seed, encoder)
+
+    def learn(self, task: int, progress: StreamProgress | None) -> list[float]:
+        """With an optimizer of its own: momentum from the task before would pull the wrong way."""
+        config, learner = self.config, self.problem.learner
+        parameters = list(self.parameters.values())
+        training = config.training(task)
+        groups: list[dict[str, Any]] = [{"params": list(learner.embedder.parameters())}]
+        trained = [p for p in learner.encoder.parameters() if p.requires_grad]
+        if trained:
+            rate = config.encoder_lr * config.lr_decay**task
+            groups.append({"params": trained, "lr": rate, "momentum": config.encoder_momentum})
+        device = parameters[0].device
+        optimizer = make_optimizer(groups, training, device)
+        means: list[float] = []
+        learner.train()
+        for epoch in range(config.epochs):
+            batches = torch.split(self.rows(task, epoch), config.batch_size)
+            # Losses stay on the device until the epoch ends: reading one would wait for an accelerator at every step.
+            losses = torch.zeros(len(batches), device=device)
+            for i, rows in enumerate(batches):
+                loss = self.loss(task, rows)
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                self.after_backward(task)
+                if config.grad_clip:
+                    nn.utils.clip_grad_norm_(parameters, config.grad_clip)
+                optimizer.step()
+                losses[i] = loss.detach()
+            means.append(float(losses.mean()))
+            if not np.isfinite(means[-1]):
+                raise TrainingError(
+                    f"training diverged: the loss is not finite in task {task + 1}, epoch {epoch + 1} "
+                    f"(learning rate {training.lr:g}); lower --lr"
+                )
+            if progress:
+                progress(TaskEpoch(task + 1, len(self.problem.rows), epoch + 1, config.epochs, means[-1]))
+        learner.eval()
+        self.after_task(task)
+        return means
 
     @property
     def parameters(self) -> dict[str, nn.Parameter]:
@@ -114,11 +203,4 @@ class Strategy:
         """Change the gradients of a step, before they are clipped."""
 
     def after_task(self, task: int) -> None:
-        """Keep what later tasks need."""
-
-    def state(self) -> dict[str, Tensor]:
-        """What `after_task` kept, for a checkpoint."""
-        return {}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Put back what `state` gave, on the device of the problem."""
+        """Keep what later tasks need: the `state`."""

@@ -1,0 +1,131 @@
+"""Analytic: kernel prototypes in closed form, from sums that add up over tasks. It stores no row and takes no step.
+
+After every task the model is the one that `--method kernel --recipe closed-form` fits on all rows so far with the same
+settings, whatever the order of the tasks: so it cannot forget. What changes with later classes is the geometry, and it
+changes for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from classnorm.continual.config import StreamConfig
+from classnorm.continual.model import Learner
+from classnorm.continual.strategies.strategy import Problem, Strategy, StreamProgress, TaskEpoch
+from classnorm.errors import ConfigError
+from classnorm.methods.geometry import GeometryConfig
+from classnorm.methods.kernel import DescriptorKernel, KernelConfig, KernelModel, build, solve
+from classnorm.nn.geometry import FeatureMoments
+
+__all__ = ["Analytic", "AnalyticConfig", "KernelLearner"]
+
+_BLOCK = 4096  # rows that are added at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyticConfig(StreamConfig, GeometryConfig):
+    """The settings of `--method kernel` that its closed form has; all but `length` have the same defaults."""
+
+    ridge: float = KernelConfig.ridge
+    """Penalty of the regression from descriptors to class means."""
+    spread: float = KernelConfig.spread
+    """Descriptors are divided by their standard deviation over the seen classes to this power."""
+    bandwidth: float = KernelConfig.bandwidth
+    """Of the Gaussian kernel, times the median squared distance of two seen classes."""
+    length: float = 1.0
+    """Prototypes are divided by their length to this power; above 1, classes unlike the seen ones gain: too much where
+    few classes are seen yet."""
+    blocks: str = ""
+    """Sizes of the parts of a descriptor that get kernels of their own; empty is one kernel for all."""
+    landmarks: int = KernelConfig.landmarks
+    """Seen classes that span the kernel's feature space; where there are more, these many are drawn by the seed."""
+
+    def check(self) -> None:
+        StreamConfig.check(self)
+        self.kernel().check()
+
+    def kernel(self) -> KernelConfig:
+        """The same settings, for the method."""
+        names = [field.name for field in fields(AnalyticConfig) if field.name != "bias"]
+        return KernelConfig(**{name: getattr(self, name) for name in names}, closed_form=True)
+
+
+class KernelLearner(Learner):
+    """A learner that is solved for instead of trained. Before the first task all its scores are 0."""
+
+    def __init__(self, config: AnalyticConfig, d_a: int, d_z: int) -> None:
+        nn.Module.__init__(self)
+        self.encoder = nn.Identity()
+        self.config, self.d_a, self.d_z = config.kernel(), d_a, d_z
+        self.scale = self.config.scale
+        self.model = KernelModel(self.config, d_z, DescriptorKernel(self.config.block_sizes(d_a), 1, 1), 1)
+
+    def prototypes(self, descriptors: Tensor, classes: Tensor | None = None) -> Tensor:
+        prototypes = self.model.prototypes(descriptors)
+        return prototypes if classes is None else prototypes[classes]
+
+    def logits(self, inputs: Tensor, prototypes: Tensor) -> Tensor:
+        return self.model.logits(inputs, prototypes)
+
+    def restore(self, weights: Mapping[str, Tensor]) -> None:
+        device = self.model.coefficients.device
+        own = {name.removeprefix("model."): value for name, value in weights.items()}
+        self.model = build(self.config, self.d_a, self.d_z, own).to(device)
+        super().restore(weights)
+
+
+class Analytic(Strategy):
+    """Adds up count, sum and products of the powered features, and sum and count of each class; then solves."""
+
+    Config: ClassVar[type[AnalyticConfig]] = AnalyticConfig
+    config: AnalyticConfig
+
+    def __init__(self, problem: Problem, config: AnalyticConfig) -> None:
+        super().__init__(problem, config)
+        assert isinstance(problem.learner, KernelLearner)
+        self.learner = problem.learner
+        d_z = problem.learner.d_z
+        self.moments = FeatureMoments(d_z, config.power, len(problem.descriptors))
+
+    @classmethod
+    def new_learner(cls, config: AnalyticConfig, d_a: int, d_z: int, seed: int, encoder: nn.Module | None) -> Learner:
+        if encoder is not None:
+            raise ConfigError(
+                "strategy analytic learns from features, which no encoder may change; leave out --encoder"
+            )
+        return KernelLearner(config, d_a, d_z)
+
+    def learn(self, task: int, progress: StreamProgress | None) -> list[float]:
+        for rows in torch.split(self.problem.rows[task], _BLOCK):
+            self.moments.update(self.problem.inputs.batch(rows), self.problem.labels[rows])
+        loss = self._solve()
+        if progress:
+            progress(TaskEpoch(task + 1, len(self.problem.rows), 1, 1, loss))
+        return [loss]
+
+    @torch.no_grad()
+    def _solve(self) -> float:
+        """Replace the learner's model; the mean of 1 − cos between the prototypes and the means of the classes."""
+        seen = self.moments.counts.nonzero()[:, 0]
+        if len(seen) < 2:
+            raise ConfigError(f"the tasks so far have training rows of {len(seen)} class; make the first task larger")
+        seen = seen[self.problem.classes[seen].argsort()]  # as in the dataset: nothing depends on the order of learning
+        descriptors = self.problem.descriptors.cpu()[seen]
+        moments = self.moments.of_classes(seen)
+        model = solve(self.learner.config, descriptors, moments, self.problem.seed).eval()
+        loss = 1.0 - F.cosine_similarity(model.prototypes(descriptors)[:, :-1], model.means).mean()
+        self.learner.model = model.to(self.problem.descriptors.device)
+        return float(loss)
+
+    def state(self) -> dict[str, Tensor]:
+        return {"counts": self.moments.counts, "sums": self.moments.sums, "products": self.moments.products}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        for name, value in state.items():
+            setattr(self.moments, name, value.cpu())
