@@ -43,7 +43,7 @@ class Train(MethodCommand):
     images: Annotated[str | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Start from these images; the flags from --encoder on say how."""
     recipe: str = "reference"
-    """Preset: reference, paper (the publication's settings), for classnorm also baseline (reference without CN); or the
+    """Preset: reference, paper (the publication's settings), for classnorm also baseline (without CN) and best; or the
     recipe.json of a search."""
     seed: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="")] = None
     """One run with this seed (default 0)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from classnorm.metrics import (
     softmax,
 )
 from classnorm.metrics.calibration import calibration_curves, calibration_values
-from classnorm.training import History, Progress
+from classnorm.training import History, Progress, TrainingConfig
 
 __all__ = ["CalibratedFit", "fit_calibrated", "validation_sides"]
 
@@ -61,6 +62,9 @@ def fit_calibrated(
         announce: told the name of each stage before it starts; returns a progress callback for it.
     """
     config.check()
+    if isinstance(config, TrainingConfig):
+        # PyTorch imports its compiler with the first optimizer, for a second or two: once a process, part of no fit.
+        importlib.import_module("torch._dynamo")
     started = time.perf_counter()
     calibration, temperature, validation = _calibrate(dataset, name, method, config, seed, context, announce)
     progress = announce("training")

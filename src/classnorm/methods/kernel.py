@@ -67,9 +67,6 @@ class KernelConfig(MethodConfig, GeometryConfig, TrainingConfig):
     calibration: str = "validation:bias"
     """validation (scale or bias, whichever is better), validation:scale, validation:bias, validation:grid (the paper's
     five scales), none, scale:S (seen scores times S), or bias:B (seen scores minus B)."""
-    validation_splits: int = 4
-    """Validation splits to average over; each costs a fraction of a second or so."""
-
     def check(self) -> None:
         MethodConfig.check(self)
         GeometryConfig.check(self)
