@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from classnorm.data import ZeroShotDataset
+from classnorm.data.dataset import check_features
 from classnorm.errors import ClassNormError, ModelError
 from classnorm.files import write_json
 from classnorm.methods import ClassNormConfig, FitContext, Scorer, fit_calibrated, resolve
@@ -185,7 +186,8 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not described and self.method == "classnorm":
             steps = -(-n_rows // ClassNormConfig.batch_size)  # of an epoch
             changes |= _PLAIN | {"epochs": max(ClassNormConfig.epochs, -(-_MIN_STEPS // steps))}
-        return changes | dict(self.settings or {})
+        given = {name: v.item() if isinstance(v, np.generic) else v for name, v in (self.settings or {}).items()}
+        return changes | given
 
     def predict(self, X: Any, classes: Any = None) -> Array:
         """The best class of each row, [n]; among `classes`, if given."""
@@ -216,8 +218,8 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Between 0 and 1: the harmonic mean of the accuracies on seen and on unseen classes, each averaged over its
         classes, if `y` has rows of both; else the share of right rows."""
-        right = self.predict(X) == np.asarray(y)
-        labels = np.asarray(y)
+        labels = column_or_1d(y)
+        right = self.predict(X) == labels
         weights = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         is_seen = np.isin(labels, self.classes_[self.seen_mask_])
         if not (is_seen.any() and np.isin(labels, self.classes_[~self.seen_mask_]).any()):
@@ -300,8 +302,7 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "scale": None if self.scale_ is None else self.scale_.tolist(),
             "features": self.n_features_in_,
             "feature_names": None if names is None else names.tolist(),
-            # JSON has no NaN, which a harmonic mean is where validation had no rows of one side.
-            "validation": json.loads(json.dumps(self.validation_), parse_constant=lambda _: None),
+            "validation": self.validation_,
             "calibration_error": self.calibration_error_,
             "eval_score": self.eval_score_,
         }
@@ -337,7 +338,9 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: Any) -> Array:
         """Checked features, as the model takes them."""
-        return _placed(validate_data(self, X, dtype=(np.float32, np.float64), reset=False), self.mean_, self.scale_)
+        X = validate_data(self, X, dtype=(np.float32, np.float64), reset=False)
+        with _value_errors():
+            return check_features(_placed(X, self.mean_, self.scale_), "X")
 
     def _competing(self, classes: Any) -> tuple[Scorer, Array]:
         """The scorer of some classes, or of all, and their labels."""
@@ -410,6 +413,8 @@ def _joined(classes: Array, names: list[Any]) -> Array:
         return classes
     kinds = {"i": "number", "u": "number", "f": "number", "b": "bool", "U": "text", "S": "bytes"}
     added = np.array(new, dtype=object if classes.dtype == object else None)
+    if classes.dtype.kind in "iu" and added.dtype.kind == "f" and (added == added.astype(classes.dtype)).all():
+        added = added.astype(classes.dtype)  # the index of a table that went through floats
     if kinds.get(classes.dtype.kind) != kinds.get(added.dtype.kind):
         raise InputError(
             f"labels are like {classes.tolist()[0]!r}, but a descriptor is named {new[0]!r}; name classes as in y"

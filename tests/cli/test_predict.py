@@ -251,7 +251,8 @@ def test_an_encoder_can_be_named_where_the_model_knows_none(
         (lambda folder: folder / "nowhere", [], "nowhere: no such file"),
         (lambda folder: (folder / "hollow").mkdir() or folder / "hollow", [], "hollow: no images there"),
         (lambda folder: folder, ["--size", 32], "--size goes with --encoder"),
-        (lambda folder: folder, ["--encoder", "efficientnet-lite0", "--size", 32], "the model was trained on 128"),
+        (lambda folder: folder, ["--encoder", "efficientnet-lite0", "--size", 32], "is not the one that the"),
+        (lambda folder: folder, ["--encoder", "convnet", "--size", 48], "prepares images otherwise"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_told_in_one_line(

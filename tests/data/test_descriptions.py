@@ -192,3 +192,10 @@ def test_sentences_and_numbers_in_one_table_are_told_apart(tmp_path: Path) -> No
 def test_attributes_must_be_numbers(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no numbers"):
         read_descriptions(write(tmp_path / "x.txt", "owl\n"), numbers=True)
+
+
+def test_a_sentence_with_commas_and_without_quotes_is_refused(tmp_path):
+    file = tmp_path / "animals.csv"
+    file.write_text("name,description\nokapi,It has stripes, and long legs\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"row 2 \('okapi'\) has 3 cells.*quotes"):
+        read_descriptions(str(file))

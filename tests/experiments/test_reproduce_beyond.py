@@ -49,4 +49,4 @@ def test_whitening_is_swept_from_none_to_beyond_full(made):
     [plot] = made[0].plots
     assert [series.label for series in plot.series] == ["H", "T1"]
     assert plot.series[0].x[0] == 0.0 and plot.series[0].x[-1] > 0.5
-    assert len(made[0].verdicts) == 6
+    assert len(made[0].verdicts) == 8

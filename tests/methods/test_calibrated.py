@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from classnorm.data import SyntheticConfig, synthetic, validation_dataset
+from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic, validation_dataset
 from classnorm.methods import FitContext, fit, fit_calibrated, resolve
 from classnorm.metrics import (
     Calibration,
@@ -107,3 +107,15 @@ def test_the_temperature_is_that_of_calibrated_validation_scores(small_dataset, 
 
 def test_without_validation_the_temperature_is_one(small_dataset, small):
     assert fit(small_dataset, calibration="bias:1", **small).temperature == 1.0
+
+
+def test_classes_of_one_row_each_leave_nothing_to_calibrate_on_and_a_record_that_json_can_hold():
+    table = np.eye(6, 8, dtype=np.float32)
+    data = ZeroShotDataset.from_arrays(
+        table[:5] + 0.1, np.arange(5), table, [f"class {i}" for i in range(6)], train=np.arange(5), name="tiny"
+    )
+    method, config = resolve(data, "kernel")
+    fitted = fit_calibrated(data, "kernel", method, config, 0, FitContext(torch.device("cpu")))
+    json.dumps(fitted.validation, allow_nan=False)
+    assert fitted.validation["harmonic"] is None
+    assert fitted.scorer.temperature == 1.0

@@ -102,6 +102,8 @@ class Continual:
             notice(text, self.output.quiet)
         experiments = [self._experiment(dataset, seed) for seed in seeds]
         out = self.out or Path("runs") / dataset.name / f"continual-{self.strategy}{_suffix(experiments[0].config)}"
+        if self.calibrate and not self.validation_tasks:
+            raise ConfigError("--calibrate needs tasks to choose a bias on; add --validation-tasks 3")
         chosen = self._validated(experiments, out) if self.validation_tasks else []
         experiments = [choice.experiment for choice in chosen] or experiments
         for experiment in experiments:

@@ -16,9 +16,9 @@ from classnorm.cli.image_options import name_skipped
 from classnorm.cli.options import OutputOptions, parse
 from classnorm.data.images import list_images
 from classnorm.data.tables import read_descriptors, read_features
-from classnorm.encoders import Encoder, encode_images, frozen_encoder, recorded_encoder
+from classnorm.encoders import Encoder, encode_images, frozen_encoder, recorded_encoder, same_encoder
 from classnorm.errors import ConfigError, DataError
-from classnorm.experiments.run_folder import read_encoder
+from classnorm.experiments.run_folder import ENCODER, read_encoder
 from classnorm.files import write_json, write_text
 from classnorm.methods import Scorer
 from classnorm.training import Device, pick_device
@@ -114,7 +114,10 @@ class Predict:
 
     def _encoder(self) -> Encoder:
         if self.encoder is not None:
-            return frozen_encoder(self.encoder, self.size, self.weights)
+            encoder = frozen_encoder(self.encoder, self.size, self.weights)
+            if (self.model / ENCODER).is_file():
+                same_encoder(encoder, read_encoder(self.model))
+            return encoder
         if self.size is not None:
             raise ConfigError("--size goes with --encoder; without it the model knows its encoder and its size")
         return recorded_encoder(read_encoder(self.model), self.weights)

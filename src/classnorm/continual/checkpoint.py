@@ -52,7 +52,9 @@ def load_record(folder: Path, key: str, device: torch.device) -> tuple[Record, d
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name).to(device) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            # Sums in float64 stay on the CPU, where they are used; MPS has none.
+            tensors = {name: t if t.dtype == torch.float64 else t.to(device) for name, t in tensors.items()}
         losses = json.loads(metadata["losses"])
         history = [np.load(_logits(folder, step)) for step in range(len(losses) + 1)]
         record = Record(history, losses, float(metadata["seconds"]))

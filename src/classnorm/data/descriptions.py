@@ -218,6 +218,12 @@ def _of_csv(path: Path) -> Descriptions:
             f"{path}: the first line must name the columns, the first of them name or class, not {rows[0][0]!r}; "
             "put name,description there"
         )
+    long = next((number for number, row in enumerate(rows, start=1) if len(row) > len(rows[0])), None)
+    if long is not None:
+        raise DataError(
+            f"{path}: row {long} ({rows[long - 1][0]!r}) has {len(rows[long - 1])} cells, the first line names "
+            f"{len(rows[0])}; put sentences with commas in quotes"
+        )
     if len(rows[0]) == 1 and all(len(row) == 1 for row in rows):
         return Descriptions.of_names([row[0] for row in rows[1:]], str(path))
     return _of_sentences([(row[0], row[1:]) for row in rows[1:]], str(path))

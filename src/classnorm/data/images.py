@@ -121,7 +121,9 @@ def find_images(source: str | Path) -> ImageTable:
         what = "not a folder or .csv file" if path.exists() else "no such folder or file"
         raise DataError(f"{path}: {what}; give a folder per class, CUB's folder, a CSV with path,label, or glyphs")
     if not len(table):
-        raise DataError(f"{path}: no images there; give a folder that holds a folder of images per class")
+        flat = path.is_dir() and any(file.suffix.lower() in _SUFFIXES for file in path.iterdir())
+        what = "the images are in no class folders" if flat else "no images there"
+        raise DataError(f"{path}: {what}; give a folder that holds a folder of images per class")
     return table
 
 
@@ -224,9 +226,10 @@ def class_folders(root: Path) -> list[Path]:
 
 
 def _images_below(folder: Path) -> list[Path]:
-    """All images in `folder` and its folders, by name."""
+    """All images in `folder` and its folders but hidden ones, by name."""
     images = (file for file in folder.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
-    return sorted((file for file in images if not file.name.startswith(".")), key=lambda file: file.as_posix())
+    shown = (file for file in images if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+    return sorted(shown, key=lambda file: file.as_posix())
 
 
 def list_images(source: Path) -> dict[str, Path] | None:

@@ -184,11 +184,12 @@ def json_document(path: Path) -> Any:
 
 def _read_csv(path: Path) -> Named:
     rows = csv_rows(path)
+    named = rows[0][0].strip().casefold() in ("name", "class")  # then also of classes that are called 1, 2, 3
     if is_header(rows[0]):
         rows = rows[1:]
     if not rows:
         raise DataError(f"{path}: holds no rows")
-    if all(is_number(row[0]) for row in rows):
+    if not named and all(is_number(row[0]) for row in rows):
         return None, matrix(rows, path)
     names = [row[0].strip() for row in rows]
     return names, matrix([row[1:] for row in rows], path, names)
@@ -271,7 +272,8 @@ def matrix(rows: Any, path: Path, names: list[str] | None = None) -> npt.NDArray
                     float(value)
                 except (TypeError, ValueError, OverflowError):
                     shown = textwrap.shorten(repr(value), 60, placeholder="…")
-                    raise DataError(f"{path}: {_which(i, names)} holds {shown}, which is not a number") from None
+                    hint = "; make descriptors of text with `classnorm describe`" if names else ""
+                    raise DataError(f"{path}: {_which(i, names)} holds {shown}, which is not a number{hint}") from None
         raise
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ __all__ = [
     "load_encoder",
     "load_text_encoder",
     "recorded_encoder",
+    "same_encoder",
 ]
 
 Loader = Callable[[str, int | None, Path | None], Encoder]
@@ -84,12 +86,24 @@ def recorded_encoder(record: Mapping[str, Any], weights: str | Path | None = Non
     """The very encoder that `Encoder.record` told of.
 
     Raises:
-        ModelError: its weights are not the ones that it had.
+        ModelError: its weights or preprocessing are not the ones that it had.
     """
     encoder = frozen_encoder(record["name"], record["preprocessing"]["crop"], weights)
+    same_encoder(encoder, record)
+    return encoder
+
+
+def same_encoder(encoder: Encoder, record: Mapping[str, Any]) -> None:
+    """Raise a `ModelError` unless this is the encoder that `Encoder.record` told of."""
+    if encoder.name != record["name"]:
+        raise ModelError(f"encoder {encoder.name} is not the one that the features were made with, {record['name']}")
     if encoder.record()["sha256"] != record["sha256"]:
         raise ModelError(
             f"encoder {encoder.name} has other weights ({encoder.weights}) than when the features were made "
             f"({record['weights']}); give those with --weights"
         )
-    return encoder
+    if json.loads(json.dumps(encoder.record()["preprocessing"])) != record["preprocessing"]:
+        raise ModelError(
+            f"encoder {encoder.name} prepares images otherwise than when the features were made, at "
+            f"{record['preprocessing']['crop']} px; leave out --encoder and --size"
+        )

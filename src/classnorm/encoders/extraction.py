@@ -81,6 +81,7 @@ def extract_features(
     device = torch.device(device)
     batch_size = batch_size or _batch_size(device)
     record = encoder.record()
+    signature = image_signature(table.images, range(len(table)))  # of the pictures as they are before they are read
     parts = _parts(table, folder, json.dumps([record, batch_size]), batch_size)
     finished = [_is_finished(part) for part in parts]
     pending = [part for part, done in zip(parts, finished, strict=True) if not done]
@@ -103,7 +104,7 @@ def extract_features(
     provenance = {
         "features": f"{encoder.name}, {encoder.size} px",
         **kept.provenance,
-        "images": image_signature(table.images, range(len(table))),
+        "images": signature,
         "encoder": json.dumps(record),
     }
     if left_out:

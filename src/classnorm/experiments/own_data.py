@@ -46,6 +46,7 @@ class Prepared:
         picks = example_positions(self.dataset)
         rows = self.dataset.test_rows[picks].tolist()
         pictures = list(read_images(self.images, rows, _THUMBNAIL.pixels))
+        (folder / "examples.npz").unlink(missing_ok=True)  # of an earlier run with another split
         found = {int(p): picture for p, picture in zip(picks, pictures, strict=True) if not isinstance(picture, str)}
         if found:
             arrays = {"position": np.array(list(found)), "image": np.stack(list(found.values()))}

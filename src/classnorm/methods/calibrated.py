@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +30,7 @@ from classnorm.training import History, Progress, TrainingConfig
 
 __all__ = ["CalibratedFit", "fit_calibrated", "validation_sides"]
 
-_KEPT = 1 << 24  # validation scores kept to fit the temperature, one number, for which some of the rows are enough
+_KEPT = 1 << 20  # validation scores kept to fit the temperature, one number, for which some of the rows are enough
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def _calibrate(
     calibration, harmonic = choose_calibration(sides, VALIDATED[config.calibration])
     scores = np.concatenate([calibration.apply(outcome.logits, outcome.seen) for outcome in outcomes])
     labels = np.concatenate([outcome.labels for outcome in outcomes])
-    temperature = fit_temperature(scores, labels)
+    temperature = 1.0 if math.isnan(harmonic) else fit_temperature(scores, labels)  # NaN: rows of one side alone
     record = {
         "harmonic": harmonic,
         "splits": config.validation_splits,
@@ -113,7 +115,7 @@ def _calibrate(
         },
         "curves": _curves(sides, calibration),
     }
-    return calibration, temperature, record
+    return calibration, temperature, json.loads(json.dumps(record), parse_constant=lambda _: None)  # JSON has no NaN
 
 
 @dataclass(frozen=True)

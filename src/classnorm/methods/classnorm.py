@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset, recognise
 from classnorm.errors import ConfigError
-from classnorm.methods.geometry import GeometryConfig, with_hubness
+from classnorm.methods.geometry import BLOCK, GeometryConfig, with_hubness
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
 from classnorm.nn import (
     AttributeEmbedder,
@@ -218,7 +218,7 @@ def prepare(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device
     model = model.to(device)
     # Features are placed, or given unit length, once, instead of in every batch.
     if model.geometry is not None:
-        features = model.geometry(features)
+        features = torch.cat([model.geometry(block) for block in torch.split(features, BLOCK)])
     elif config.logits == "cosine":
         features = F.normalize(features, dim=1)
     return Problem(model, features, rows.labels, rows.descriptors, config.entropy_weight)
@@ -294,11 +294,11 @@ def baseline(dataset: ZeroShotDataset) -> ClassNormConfig:
 def best(dataset: ZeroShotDataset) -> ClassNormConfig:
     """Beyond the paper: the geometry of the features, made-up classes, noisy descriptors. One setting for all data;
     more epochs only where rows are so few that 8 would be no training."""
-    rows = len(dataset.split.train)
+    rows = max(ClassNormConfig.batch_size, len(dataset.split.train))  # a step sees no more than there are
     return ClassNormConfig(
         geometry=True,
         final_relu=False,
-        epochs=max(8, math.ceil(_ROWS_AT_LEAST / max(1, rows))),
+        epochs=max(8, math.ceil(_ROWS_AT_LEAST / rows)),
         schedule="cosine",
         gamma=4.0,
         whitening=0.3,

@@ -12,7 +12,9 @@ from torch import Tensor
 from classnorm.errors import ConfigError
 from classnorm.nn import FeatureGeometry
 
-__all__ = ["GeometryConfig", "with_hubness"]
+__all__ = ["BLOCK", "GeometryConfig", "with_hubness"]
+
+BLOCK = 8192  # rows to place at once: temporaries stay small
 
 _NEAREST = 3  # class means that tell whether a class is a hub
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.geometry import GeometryConfig, with_hubness
+from classnorm.methods.geometry import BLOCK, GeometryConfig, with_hubness
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
 from classnorm.nn.geometry import FeatureMoments
 from classnorm.training import Schedule, TrainingConfig, train
@@ -67,6 +67,7 @@ class KernelConfig(MethodConfig, GeometryConfig, TrainingConfig):
     calibration: str = "validation:bias"
     """validation (scale or bias, whichever is better), validation:scale, validation:bias, validation:grid (the paper's
     five scales), none, scale:S (seen scores times S), or bias:B (seen scores minus B)."""
+
     def check(self) -> None:
         MethodConfig.check(self)
         GeometryConfig.check(self)
@@ -205,7 +206,8 @@ def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitC
     model = solve(config, rows.descriptors, moments, seed).to(context.device)
     if config.closed_form:
         return Fitted(model.eval(), [])
-    placed = model.geometry(rows.features.to(context.device))
+    with torch.no_grad():
+        placed = torch.cat([model.geometry(block.to(context.device)) for block in torch.split(rows.features, BLOCK)])
     features = model.kernel(rows.descriptors.to(context.device))
 
     def loss(batch: Tensor, labels: Tensor) -> Tensor:

@@ -67,7 +67,7 @@ class FeatureMoments:
         total = self.products / max(1, self.count) - torch.outer(self.mean, self.mean)
         if not within:
             return total
-        weights = self.counts / max(1, self.count)
+        weights = self.counts.double() / max(1, self.count)
         apart = (self.class_means - self.mean) * weights.sqrt()[:, None]
         return total - within * apart.T @ apart
 
@@ -81,7 +81,7 @@ def signed_power(features: Tensor, power: float) -> Tensor:
     if power == 1.0:
         return features
     size = features.abs()
-    return torch.copysign(size.sqrt() if power == 0.5 else size**power, features)
+    return features.sign() * (size.sqrt() if power == 0.5 else size**power)
 
 
 class FeatureGeometry(nn.Module):

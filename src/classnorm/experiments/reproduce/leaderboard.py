@@ -88,8 +88,8 @@ def leaderboard(workshop: Workshop) -> Artifact:
         plots=plots,
         verdicts=verdicts,
         notes=[
-            f"Settings were chosen by H on {_SPLITS} validation splits of the training rows, starting from each "
-            f"method's reference recipe; trials: {trials}. The calibration of the seen scores was chosen there. The "
+            f"Settings were chosen by H on {_SPLITS} validation splits of the training rows, starting from a "
+            f"recipe of each method; trials: {trials}. The calibration of the seen scores was chosen there. The "
             "winner was trained on all training rows and scored once. Seconds are those of the final training, one "
             "thread, measured in the same run with as many others at a time as the machine has cores.",
             *(column.missing for column in workshop.columns if column.missing),
