@@ -46,6 +46,7 @@ _DASHES: dict[str, Any] = {
     "plain": (0, (4, 1.5)),
 }
 _BOX = "#C9DCEB"
+_LETTER, _LINE = 3.9, 8.5  # points that a letter is wide and a line is high, in names of 7 points
 
 
 def draw(plot: Plot) -> Figure:
@@ -110,11 +111,37 @@ def _boxes(axes: Axes, plot: Plot) -> None:
 
 
 def _points(axes: Axes, plot: Plot) -> None:
-    """Each with its name beside; the paper's model in its own colour."""
+    """Each with its name beside, the lower one moved down where two would overlap; the paper's model has its colour."""
     for series in plot.series:
         axes.plot(series.x, series.y, "o", color=_MODELS.get(series.model, "0.45"), markersize=6)
-        axes.annotate(series.label, (series.x[0], series.y[0]), xytext=(4, 4), textcoords="offset points", fontsize=7)
-    axes.margins(x=0.15, y=0.12)
+    if plot.log_x:
+        axes.set_xscale("log")
+    axes.margins(x=0.12, y=0.12)
+    axes.autoscale_view()
+    figure = axes.get_figure()
+    assert figure is not None
+    scale = 72.0 / figure.get_dpi()  # everything below in points
+    right = axes.transAxes.transform((1.0, 0.0))[0] * scale
+    points = {series.label: axes.transData.transform((series.x[0], series.y[0])) * scale for series in plot.series}
+    taken = [(x - 4.0, x + 4.0, y) for x, y in points.values()]  # left end, right end, height of points and names
+    for series in sorted(plot.series, key=lambda s: (-s.y[0], s.x[0])):
+        x, y = points[series.label]
+        width = _LETTER * len(series.label)
+        beside = x + 6 if x + 6 + width < right else x - 6 - width
+        height = y
+        while any(low < beside + width and beside < high and abs(height - h) < _LINE for low, high, h in taken):
+            height -= 0.5
+        taken.append((beside, beside + width, height))
+        leader = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5} if y - height > _LINE / 2 else None
+        axes.annotate(
+            series.label,
+            (series.x[0], series.y[0]),
+            xytext=(beside - x, height - y),
+            textcoords="offset points",
+            fontsize=7,
+            va="center",
+            arrowprops=leader,
+        )
 
 
 def _histogram(axes: Axes, plot: Plot) -> None:

@@ -92,8 +92,8 @@ def _plot(
     for label, score in (("H", "harmonic"), ("T1", "zsl")):
         values = np.array([measured[row.label, column.name].values(score) for row in sweep.values()])
         series.append(Series(label, label, list(sweep), np.round(values.mean(axis=1), 2).tolist()))
-    title = f"{column.label}: closed form, against the strength of whitening"
-    x_label = "directions are divided by eigenvalue to this power (0.5: full whitening)"
+    title = f"{column.label}: closed form against whitening"
+    x_label = "whitening (0: none, 0.5: full)"
     return Plot(f"beyond-{number}", "lines", title, x_label, "percent", series)
 
 
