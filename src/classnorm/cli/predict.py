@@ -18,7 +18,7 @@ from classnorm.data.images import list_images
 from classnorm.data.tables import read_descriptors, read_features
 from classnorm.encoders import Encoder, encode_images, frozen_encoder, recorded_encoder, same_encoder
 from classnorm.errors import ConfigError, DataError
-from classnorm.experiments.run_folder import ENCODER, read_encoder
+from classnorm.experiments.run_folder import encoder_file, read_encoder
 from classnorm.files import write_json, write_text
 from classnorm.methods import Scorer
 from classnorm.training import Device, pick_device
@@ -115,7 +115,7 @@ class Predict:
     def _encoder(self) -> Encoder:
         if self.encoder is not None:
             encoder = frozen_encoder(self.encoder, self.size, self.weights)
-            if (self.model / ENCODER).is_file():
+            if encoder_file(self.model).is_file():
                 same_encoder(encoder, read_encoder(self.model))
             return encoder
         if self.size is not None:

@@ -72,6 +72,22 @@ class ImageTable:
             split=None if self.split is None else _restricted(self.split, rows, len(self)),
         )
 
+    def dataset(self, features: npt.NDArray[Any], where: str | None = None, **more: Any) -> ZeroShotDataset:
+        """The dataset of a table that has descriptors and a split."""
+        assert self.descriptors is not None and self.split is not None
+        return ZeroShotDataset.from_arrays(
+            features,
+            self.labels,
+            self.descriptors,
+            self.class_names,
+            train=self.split.train,
+            test_seen=self.split.test_seen,
+            test_unseen=self.split.test_unseen,
+            name=self.name,
+            where=where,
+            **more,
+        )
+
     def like(self, dataset: ZeroShotDataset) -> ImageTable:
         """The pictures of `dataset`, in its order, with its labels, descriptors and split.
 

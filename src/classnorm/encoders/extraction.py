@@ -21,7 +21,7 @@ import numpy.typing as npt
 import torch
 
 from classnorm.data.bundle import read_npz
-from classnorm.data.dataset import ZeroShotDataset, check_descriptors
+from classnorm.data.dataset import check_descriptors
 from classnorm.data.images import ImageTable, image_signature, read_images
 from classnorm.encoders.encoder import Encoder
 from classnorm.errors import DataError, ModelError
@@ -153,16 +153,7 @@ def _check(table: ImageTable) -> None:
         check_descriptors(table.descriptors, table.class_names, table.name)
     if table.descriptors is None or table.split is None:
         return
-    ZeroShotDataset.from_arrays(
-        np.zeros((len(table), 1), dtype=np.float32),
-        table.labels,
-        table.descriptors,
-        table.class_names,
-        train=table.split.train,
-        test_seen=table.split.test_seen,
-        test_unseen=table.split.test_unseen,
-        name=table.name,
-    )
+    table.dataset(np.zeros((len(table), 1), dtype=np.float32))
 
 
 def _missing(table: ImageTable) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from classnorm.continual import StreamConfig, StreamProgress, StreamResult, Task
 from classnorm.data import ZeroShotDataset
 from classnorm.encoders import ImageInputs, load_encoder
 from classnorm.errors import ConfigError, DataError, TrainingError
-from classnorm.experiments.engine import Engine, Progress, failure, run_tasks
+from classnorm.experiments.engine import Engine, Progress, run_converging
 from classnorm.experiments.run import dataset_record, versions
 from classnorm.files import cache_folder, locked, make_folder, write_json
 from classnorm.metrics import calibration_curves, continual_scores, side_scores
@@ -340,11 +340,7 @@ def _best(
     progress: Progress | None,
 ) -> list[ContinualExperiment]:
     """The winner of each group; one that diverged does not take part."""
-    tasks = [trial for group in trials for trial in group]
-    failed = {
-        task.name: text for task in tasks if "diverged" in (text := failure(task, folder) or "")
-    }  # it would again
-    failed |= run_tasks([task for task in tasks if task.name not in failed], folder, engine, progress)
+    failed = run_converging([trial for group in trials for trial in group], folder, engine, progress)
     best = []
     for group in trials:
         alive = [trial for trial in group if trial.name not in failed]

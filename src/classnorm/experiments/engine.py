@@ -96,6 +96,14 @@ def failure(task: Task, root: Path) -> str | None:
     return _message(root / task.name) if (root / task.name / ERROR).is_file() else None
 
 
+def run_converging(
+    tasks: Sequence[Task], root: Path, engine: Engine, progress: Progress | None = None
+) -> dict[str, str]:
+    """As `run_tasks`, but a task that diverged before is not tried again: it would diverge again."""
+    diverged = {task.name: text for task in tasks if "diverged" in (text := failure(task, root) or "")}
+    return diverged | run_tasks([task for task in tasks if task.name not in diverged], root, engine, progress)
+
+
 def _ended(task: Task, root: Path) -> bool:
     return finished(task, root) or (root / task.name / ERROR).is_file()
 

@@ -172,17 +172,9 @@ def _refreshed(
     if strict and "skipped" in provenance:
         return False  # it was made without
     kept = finish(table.take(np.flatnonzero(np.isin(table.files, texts(content["image_files"])))))
-    assert kept.descriptors is not None and kept.split is not None
-    dataset = ZeroShotDataset.from_arrays(
+    dataset = kept.dataset(
         content["features"],
-        kept.labels,
-        kept.descriptors,
-        kept.class_names,
-        train=kept.split.train,
-        test_seen=kept.split.test_seen,
-        test_unseen=kept.split.test_unseen,
-        name=kept.name,
-        where=str(bundle),
+        str(bundle),
         provenance={**kept.provenance, **{key: provenance[key] for key in _KEPT if key in provenance}},
         image_files=kept.files,
         is_train=kept.is_train,

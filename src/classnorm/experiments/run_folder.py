@@ -27,7 +27,16 @@ from classnorm.errors import DataError, ModelError
 from classnorm.files import replacing, write_json, write_text
 from classnorm.metrics import SideScores
 
-__all__ = ["ENCODER", "RESULT", "Result", "find_results", "read_encoder", "write_arrays", "write_result"]
+__all__ = [
+    "ENCODER",
+    "RESULT",
+    "Result",
+    "encoder_file",
+    "find_results",
+    "read_encoder",
+    "write_arrays",
+    "write_result",
+]
 
 RESULT = "result.json"
 ENCODER = "encoder.json"
@@ -103,9 +112,14 @@ def find_results(paths: Sequence[Path], may_be_empty: bool = False) -> list[Resu
     return [Result.read(folder) for folder in dict.fromkeys(folders)]
 
 
+def encoder_file(model: Path) -> Path:
+    """Where a run folder, or that of a file in it, says what made its features, if it does."""
+    return (model if model.is_dir() else model.parent) / ENCODER
+
+
 def read_encoder(model: Path) -> dict[str, Any]:
     """What made the features that the model of this run folder, or file in it, was trained on."""
-    path = (model if model.is_dir() else model.parent) / ENCODER
+    path = encoder_file(model)
     if not path.is_file():
         raise ModelError(
             f"{path}: no such file: the model was trained on features and knows no encoder; give --encoder"

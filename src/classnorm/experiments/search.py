@@ -26,7 +26,7 @@ from classnorm.experiments.run_folder import write_arrays
 from classnorm.experiments.space import Choice, Range, Space, grid
 from classnorm.files import write_json
 from classnorm.methods import METHODS, FitContext, MethodConfig, fit_key
-from classnorm.methods.calibrated import validation_sides
+from classnorm.methods.calibrated import validate
 from classnorm.methods.method import VALIDATED
 from classnorm.metrics import Calibration, SideScores, calibrated_scores, choose_calibration
 from classnorm.training import pick_device
@@ -93,7 +93,7 @@ class ValidationFit:
     def run(self, folder: Path) -> None:
         context = FitContext(pick_device())
         method = METHODS[self.method]
-        sides = validation_sides(self.dataset, self.method, method, self.config, self.seed, self.split, context)
+        sides = validate(self.dataset, self.method, method, self.config, self.seed, self.split, context).sides
         arrays = {key: value for key, value in asdict(sides).items() if isinstance(value, np.ndarray)}
         write_arrays(folder / self.marker, arrays)
 

@@ -28,7 +28,7 @@ from classnorm.metrics import (
 from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.training import History, Progress, TrainingConfig
 
-__all__ = ["CalibratedFit", "fit_calibrated", "validation_sides"]
+__all__ = ["CalibratedFit", "ValidationFit", "fit_calibrated", "validate"]
 
 _KEPT = 1 << 20  # validation scores kept to fit the temperature, one number, for which some of the rows are enough
 
@@ -98,7 +98,7 @@ def _calibrate(
         progress = announce(f"validation {number + 1}/{config.validation_splits}")
         checkpoint = context.checkpoint and context.checkpoint.with_name(f"validation-{number}.safetensors")
         own = replace(context, progress=progress, checkpoint=checkpoint)
-        outcomes.append(_validate(dataset, name, method, config, seed, number, own))
+        outcomes.append(validate(dataset, name, method, config, seed, number, own))
     sides = [outcome.sides for outcome in outcomes]
     calibration, harmonic = choose_calibration(sides, VALIDATED[config.calibration])
     scores = np.concatenate([calibration.apply(outcome.logits, outcome.seen) for outcome in outcomes])
@@ -119,7 +119,7 @@ def _calibrate(
 
 
 @dataclass(frozen=True)
-class _Outcome:
+class ValidationFit:
     """What is kept of a validation fit. Every split has the same classes, the seen ones; which it holds out differs."""
 
     sides: SideScores
@@ -128,7 +128,7 @@ class _Outcome:
     seen: npt.NDArray[np.bool_]
 
 
-def validation_sides(
+def validate(
     dataset: ZeroShotDataset,
     name: str,
     method: Method,
@@ -136,26 +136,14 @@ def validation_sides(
     seed: int,
     split: int,
     context: FitContext,
-) -> SideScores:
+) -> ValidationFit:
     """Fit on a validation split of the training rows; what a calibration needs to know of its held-out rows."""
-    return _validate(dataset, name, method, config, seed, split, context).sides
-
-
-def _validate(
-    dataset: ZeroShotDataset,
-    name: str,
-    method: Method,
-    config: MethodConfig,
-    seed: int,
-    split: int,
-    context: FitContext,
-) -> _Outcome:
     part = validation_dataset(dataset, config.validation, split)
     fitted = method.fit(part, config, seed, context)
     logits = _scorer(part, name, config, fitted.model).logits(part.features[part.test_rows])
     labels = part.labels[part.test_rows]
     kept = slice(None, None, -(-logits.size // _KEPT))
-    return _Outcome(side_scores(logits, labels, part.seen), logits[kept].copy(), labels[kept], part.seen)
+    return ValidationFit(side_scores(logits, labels, part.seen), logits[kept].copy(), labels[kept], part.seen)
 
 
 def _curves(sides: Sequence[SideScores], chosen: Calibration) -> dict[str, dict[str, list[float]]]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset, recognise
 from classnorm.errors import ConfigError
-from classnorm.methods.geometry import BLOCK, GeometryConfig, with_hubness
+from classnorm.methods.geometry import GeometryConfig, placed_rows, with_hubness
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
 from classnorm.nn import (
     AttributeEmbedder,
@@ -218,7 +218,7 @@ def prepare(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device
     model = model.to(device)
     # Features are placed, or given unit length, once, instead of in every batch.
     if model.geometry is not None:
-        features = torch.cat([model.geometry(block) for block in torch.split(features, BLOCK)])
+        features = placed_rows(model.geometry, features)
     elif config.logits == "cosine":
         features = F.normalize(features, dim=1)
     return Problem(model, features, rows.labels, rows.descriptors, config.entropy_weight)

@@ -12,9 +12,9 @@ from torch import Tensor
 from classnorm.errors import ConfigError
 from classnorm.nn import FeatureGeometry
 
-__all__ = ["BLOCK", "GeometryConfig", "with_hubness"]
+__all__ = ["GeometryConfig", "placed_rows", "with_hubness"]
 
-BLOCK = 8192  # rows to place at once: temporaries stay small
+_BLOCK = 8192  # rows to place at once: temporaries stay small
 
 _NEAREST = 3  # class means that tell whether a class is a hub
 
@@ -49,6 +49,12 @@ class GeometryConfig:
     def build_geometry(self, d_z: int) -> FeatureGeometry:
         """Not fitted yet."""
         return FeatureGeometry(d_z, self.dimensions, self.power, self.shrinkage, self.whitening, self.within)
+
+
+@torch.no_grad()
+def placed_rows(geometry: FeatureGeometry, features: Tensor) -> Tensor:
+    """The geometry of all training rows, on its own device."""
+    return torch.cat([geometry(block.to(geometry.mean.device)) for block in torch.split(features, _BLOCK)])
 
 
 def with_hubness(prototypes: Tensor, means: Tensor, hubness: float) -> Tensor:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.geometry import BLOCK, GeometryConfig, with_hubness
+from classnorm.methods.geometry import GeometryConfig, placed_rows, with_hubness
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
 from classnorm.nn.geometry import FeatureMoments
 from classnorm.training import Schedule, TrainingConfig, train
@@ -206,8 +206,7 @@ def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitC
     model = solve(config, rows.descriptors, moments, seed).to(context.device)
     if config.closed_form:
         return Fitted(model.eval(), [])
-    with torch.no_grad():
-        placed = torch.cat([model.geometry(block.to(context.device)) for block in torch.split(rows.features, BLOCK)])
+    placed = placed_rows(model.geometry, rows.features)
     features = model.kernel(rows.descriptors.to(context.device))
 
     def loss(batch: Tensor, labels: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from classnorm.errors import ClassNormError
-from classnorm.experiments.engine import Engine, Progress, failure, run_tasks
+from classnorm.experiments.engine import Engine, run_converging
 from classnorm.experiments.reproduce.artifact import Artifact, Cell, Table, Verdict, ranks
 from classnorm.experiments.reproduce.claims import judge_difference, signed
 from classnorm.experiments.reproduce.columns import Column
@@ -90,11 +90,8 @@ class Workshop:
 
     def run(self, what: str, tasks: Sequence[Any]) -> dict[str, str]:
         """Do what is not done yet; the messages of what failed, by name. What diverged would do so again."""
-        root = self.folder / "runs"
-        diverged = {task.name: text for task in tasks if "diverged" in (text := failure(task, root) or "")}
         with self.progress(what) as progress:
-            shown: Progress | None = progress
-            return diverged | run_tasks([t for t in tasks if t.name not in diverged], root, self.engine, shown)
+            return run_converging(tasks, self.folder / "runs", self.engine, progress)
 
 
 @dataclass(frozen=True)
