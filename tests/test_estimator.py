@@ -58,6 +58,17 @@ def test_without_descriptors_it_is_an_ordinary_classifier(load):
     assert cross_val_score(ClassNormClassifier(), X, y, cv=3).mean() > 0.92
 
 
+@pytest.mark.parametrize("method", ["classnorm", "kernel"])
+def test_scores_of_a_row_do_not_depend_on_the_rows_it_comes_with(data, method):
+    """In float64, as scikit-learn compares them, whatever the shapes do to the rounding of products."""
+    clf = ClassNormClassifier(method=method, settings={"epochs": 2}).fit(*data["train"], descriptors=data["table"])
+    X = np.tile(data["test"][0], (4, 1))[:600]
+    whole = clf.decision_function(X)
+    for rows in (np.arange(1), np.arange(17, 20), np.arange(599, -1, -7), np.arange(100, 500)):
+        np.testing.assert_allclose(clf.decision_function(X[rows]), whole[rows], rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(clf.predict_proba(X[rows]), clf.predict_proba(X)[rows], rtol=1e-7, atol=1e-7)
+
+
 def test_unseen_classes_compete_and_are_recognised(data, fitted):
     X, y = data["test"]
     assert fitted.classes_.tolist() == sorted(data["table"].index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -41,6 +41,7 @@ _FORMAT = "classnorm-estimator"
 # rows need more than the usual 50 epochs, which count in thousands of rows, to be learnt at all.
 _PLAIN = {"layers": 1, "lr": 0.03, "schedule": "cosine", "weight_decay": 0.0}
 _MIN_STEPS = 200
+_BLOCK = 256  # rows scored together
 
 
 class InputError(ClassNormError, ValueError):
@@ -192,12 +193,12 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any, classes: Any = None) -> Array:
         """The best class of each row, [n]; among `classes`, if given."""
         scorer, labels = self._competing(classes)
-        return labels[scorer.top(self._rows(X), 1).indices[:, 0]]
+        return labels[_by_block(lambda rows: scorer.top(rows, 1).indices[:, 0], self._rows(X))]
 
     def predict_proba(self, X: Any, classes: Any = None) -> Floats:
         """Probability of each class, [n, n_classes]; of `classes` alone and in their order, if given."""
         scorer, _ = self._competing(classes)
-        return scorer.probabilities(self._rows(X))
+        return _by_block(scorer.probabilities, self._rows(X))
 
     def decision_function(self, X: Any, classes: Any = None) -> Floats:
         """Calibrated scores, [n, n_classes]; of `classes` alone and in their order, if given.
@@ -205,7 +206,7 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         As scikit-learn wants it, where just two classes compete and none are named: [n], positive for the second.
         """
         scorer, _ = self._competing(classes)
-        scores = scorer.scores(self._rows(X))
+        scores = _by_block(scorer.scores, self._rows(X))
         return scores[:, 1] - scores[:, 0] if classes is None and scores.shape[1] == 2 else scores
 
     def top(self, X: Any, k: int = 5) -> TopClasses:
@@ -362,6 +363,18 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{unknown[0]!r} is none of the {len(position)} classes; add it by its descriptor with add_classes"
             )
         return np.array([position[label] for label in wanted], dtype=np.int64)
+
+
+def _by_block(score: Callable[[Array], Array], rows: Array) -> Array:
+    """`score` of all rows, in blocks of one size, the last one filled up with zeros.
+
+    The rounding of a matrix product depends on its shape. With a fixed one the scores of a row do not depend on the
+    rows that come with it, which scikit-learn's checks rely on.
+    """
+    padded = np.zeros((-(-len(rows) // _BLOCK) * _BLOCK, rows.shape[1]), dtype=rows.dtype)
+    padded[: len(rows)] = rows
+    scored = [score(padded[start : start + _BLOCK]) for start in range(0, len(padded), _BLOCK)]
+    return np.concatenate(scored)[: len(rows)]
 
 
 def _is_frame(table: Any) -> bool:

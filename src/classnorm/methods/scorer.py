@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -73,12 +74,17 @@ class Scorer:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    @torch.inference_mode()
     def prototypes(self) -> npt.NDArray[np.float32]:
         """[n_classes, d], what the method keeps of each class."""
-        self.model.eval()
-        result: npt.NDArray[np.float32] = self.model.prototypes(self._tensor(self.descriptors)).cpu().numpy()
+        result: npt.NDArray[np.float32] = self._prototypes.cpu().numpy().copy()
         return result
+
+    @cached_property
+    @torch.inference_mode()
+    def _prototypes(self) -> torch.Tensor:
+        """Of all classes, computed once: a scorer and its model do not change."""
+        self.model.eval()
+        return self.model.prototypes(self._tensor(self.descriptors))
 
     def logits(self, features: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Uncalibrated scores, [n, d_z] → [n, n_classes]. Features may be memory-mapped or float16."""
@@ -167,9 +173,10 @@ class Scorer:
     @torch.inference_mode()
     def _blocks(self, rows: FloatArray, classes: slice) -> Iterator[tuple[slice, torch.Tensor]]:
         """Logits of some classes, for as many rows at a time as bounded memory allows."""
-        self.model.eval()
         descriptors = self.descriptors[classes]
-        prototypes = self.model.prototypes(self._tensor(descriptors))
+        whole = len(descriptors) == len(self.descriptors)
+        self.model.eval()
+        prototypes = self._prototypes if whole else self.model.prototypes(self._tensor(descriptors))
         size = max(1, _BATCH_BYTES // (4 * max(len(descriptors), self.d_z)))
         for start in range(0, len(rows), size):
             part = slice(start, start + size)
