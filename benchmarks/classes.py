@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from classnorm.data import SyntheticConfig, synthetic
-from classnorm.methods import Scorer, fit
+from classnorm.scoring import Scorer, fit
 
 CLASSES, ROWS, D_A, D_Z, K, PAIRS = 20_000, 10_000, 312, 2048, 5, 3
 

@@ -15,7 +15,7 @@ import torch
 
 from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic
 from classnorm.experiments.engine import Engine, run_tasks
-from classnorm.experiments.run import Experiment
+from classnorm.experiments.experiment import Experiment
 from classnorm.methods import resolve
 
 CORES = os.cpu_count() or 1

@@ -13,7 +13,7 @@ TRAIN = """
 import numpy as np
 from classnorm import fit
 from classnorm.data import load
-from classnorm.methods.export import export_onnx
+from classnorm.scoring.onnx_export import export_onnx
 
 data = load("glyphs-light")
 letter = data.class_names.index("latin small letter e with acute")

@@ -13,6 +13,8 @@ import pytest
 import scipy.io
 from hypothesis import settings
 
+from classnorm.data import SyntheticConfig, synthetic
+
 # Property tests draw the same examples on every run, and a busy machine does not fail them.
 settings.register_profile("classnorm", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("classnorm")
@@ -143,3 +145,16 @@ def write_gbu(
         return folder
 
     return write
+
+
+SMALL = {"hidden": 64, "epochs": 8, "lr": 3e-3}
+
+
+@pytest.fixture(scope="session")
+def small_dataset():
+    return synthetic(SyntheticConfig(classes=40, unseen=10, rows=2000, features=64, attributes=30, noise=0.7))
+
+
+@pytest.fixture
+def small():
+    return dict(SMALL)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from classnorm.estimator import ClassNormClassifier
-    from classnorm.methods import Scorer, fit
+    from classnorm.scoring import Scorer, fit
 
 __all__ = ["ClassNormClassifier", "Scorer", "__version__", "fit"]
 
@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
 
         return ClassNormClassifier
     if name in ("Scorer", "fit"):
-        from classnorm import methods
+        from classnorm import scoring
 
-        return getattr(methods, name)
+        return getattr(scoring, name)
     raise AttributeError(f"module 'classnorm' has no attribute {name!r}")

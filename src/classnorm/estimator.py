@@ -19,7 +19,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.data.dataset import check_features
 from classnorm.errors import ClassNormError, ModelError
 from classnorm.files import write_json
-from classnorm.methods import ClassNormConfig, FitContext, Scorer, fit_calibrated, resolve
+from classnorm.methods import ClassNormConfig, FitContext, resolve
 from classnorm.metrics import (
     choose_calibration,
     expected_calibration_error,
@@ -28,6 +28,7 @@ from classnorm.metrics import (
     side_scores,
     softmax,
 )
+from classnorm.scoring import Scorer, fit_calibrated
 from classnorm.training import Device, pick_device
 
 __all__ = ["ClassNormClassifier", "InputError", "TopClasses"]

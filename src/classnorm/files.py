@@ -17,7 +17,7 @@ from filelock import FileLock
 
 from classnorm.errors import OutputError
 
-__all__ = ["cache_folder", "locked", "make_folder", "replacing", "write_json", "write_text"]
+__all__ = ["cache_folder", "digest", "locked", "make_folder", "replacing", "write_json", "write_text"]
 
 
 def _cannot_write(path: Path, error: OSError) -> OutputError:
@@ -80,6 +80,11 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, document: Any) -> None:
     """Write `document` as indented JSON, whole or not at all."""
     write_text(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def digest(document: Any) -> str:
+    """SHA-256 of a JSON document, the same for the same content: a key for what decides a result."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def cache_folder() -> Path:

@@ -7,9 +7,10 @@ import torch
 from classnorm.analysis import seen_scale_curves
 from classnorm.analysis.seen_scales import SCALES, _without
 from classnorm.data.validation import hold_out
-from classnorm.methods import METHODS, FitContext, Scorer
+from classnorm.methods import METHODS, FitContext
 from classnorm.methods.classnorm import ClassNormConfig
 from classnorm.metrics import gzsl_scores
+from classnorm.scoring import Scorer
 
 CONFIG = ClassNormConfig(hidden=32, epochs=8, lr=3e-3, batch_size=64)
 PARTS = ("validation", "test")

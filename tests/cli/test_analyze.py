@@ -12,7 +12,7 @@ from classnorm.analysis.advice import attribute_advice, variance_advice
 from classnorm.analysis.attributes import attribute_statistics
 from classnorm.cli import main
 from classnorm.data import SyntheticConfig, load, save_bundle, save_gbu, synthetic
-from classnorm.experiments.reproduce.artifact import Artifact
+from classnorm.results.artifact import Artifact
 
 FAST = {
     "variance": ["--iterations", 5, "--seeds", 1, "--jobs", 1],

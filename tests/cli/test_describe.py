@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from classnorm.data.tables import read_descriptors
+from classnorm.data.table_files import read_descriptors
 from classnorm.errors import DataError
 
 Command = Callable[..., Any]

@@ -14,8 +14,8 @@ import pytest
 
 from classnorm.cli import main
 from classnorm.data import SyntheticConfig, save_bundle, save_gbu, synthetic
-from classnorm.experiments.reproduce.catalog import CATALOG
-from classnorm.experiments.reproduce.tables import TABLES
+from classnorm.reproduce.catalog import CATALOG
+from classnorm.reproduce.table_specs import TABLES
 
 FAST = ["--quick", "--epochs", "1", "--seeds", "1", "--jobs", "1", "--quiet"]
 

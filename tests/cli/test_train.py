@@ -14,8 +14,8 @@ import pytest
 
 from classnorm.cli import main
 from classnorm.data import SyntheticConfig, save_bundle, synthetic
-from classnorm.experiments.run_folder import Result
 from classnorm.methods import METHODS
+from classnorm.results.run_folder import Result
 
 QUICK = ["--hidden", "32", "--epochs", "3", "--lr", "3e-3"]
 

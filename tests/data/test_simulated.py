@@ -5,7 +5,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from classnorm.data import SyntheticConfig, read_splits, recognise, save_gbu, simulate, synthetic
+from classnorm.data import SyntheticConfig, read_splits, save_gbu, simulate, synthetic
+from classnorm.data.gbu_benchmarks import recognise
 from classnorm.data.xlsa17 import _BENCHMARKS
 from classnorm.errors import DataError
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import scipy.io
 
-from classnorm.data import load_gbu, recognise, save_gbu
+from classnorm.data import load_gbu, save_gbu
+from classnorm.data.gbu_benchmarks import recognise
 from classnorm.data.xlsa17 import read_mat
 from classnorm.errors import DataError
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from classnorm import fit
 from classnorm.data import load
-from classnorm.methods.export import export_onnx
+from classnorm.scoring.onnx_export import export_onnx
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -23,9 +23,7 @@ def blocks(page, language="python"):
 def test_the_method_of_the_documentation_trains_like_the_others(tmp_path, monkeypatch):
     definition, use = blocks("methods.md")
     assert len(definition.strip().splitlines()) <= 50
-    script = (
-        f'{definition}\n{use}\nscorer.save("model")\nfrom classnorm.methods import Scorer\nprint(Scorer.load("model"))'
-    )
+    script = f'{definition}\n{use}\nscorer.save("model")\nfrom classnorm import Scorer\nprint(Scorer.load("model"))'
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     made, loaded = done.stdout.splitlines()

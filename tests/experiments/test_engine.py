@@ -14,9 +14,9 @@ import pytest
 from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic
 from classnorm.errors import ConfigError
 from classnorm.experiments.engine import ERROR, Engine, finished, run_tasks
-from classnorm.experiments.run import Experiment
-from classnorm.experiments.run_folder import Result
+from classnorm.experiments.experiment import Experiment
 from classnorm.methods import resolve
+from classnorm.results.run_folder import Result
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,9 @@ from classnorm.errors import TrainingError
 from classnorm.experiments.engine import Engine
 from classnorm.experiments.search import SearchConfig, search
 from classnorm.experiments.space import Choice, Range
-from classnorm.methods import fit, resolve
+from classnorm.methods import resolve
 from classnorm.metrics import choose_calibration, side_scores
+from classnorm.scoring import fit
 
 ONE = Engine(jobs=1)
 SPACE = {"lr": Choice((1e-4, 3e-3)), "hidden": Choice((16, 32))}

@@ -9,9 +9,10 @@ import torch.nn.functional as F
 
 from classnorm.data import Split, SyntheticConfig, ZeroShotDataset, synthetic
 from classnorm.errors import ConfigError, TrainingError
-from classnorm.methods import Scorer, fit, resolve
+from classnorm.methods import resolve
 from classnorm.methods.classnorm import Augmentation, prepare
 from classnorm.metrics import gzsl_scores
+from classnorm.scoring import Scorer, fit
 
 
 def scores(scorer, dataset):

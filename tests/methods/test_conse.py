@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from classnorm.errors import ConfigError
-from classnorm.methods import Scorer, fit
 from classnorm.methods.conse import convex_weights
 from classnorm.metrics import gzsl_scores
+from classnorm.scoring import Scorer, fit
 
 
 def trained(dataset, **settings):

@@ -11,7 +11,8 @@ import pytest
 from classnorm.data import Split, SyntheticConfig, synthetic
 from classnorm.errors import ConfigError, DataError
 from classnorm.experiments.space import DEFAULT_SPACES, grid
-from classnorm.methods import METHODS, Scorer, fit, resolve
+from classnorm.methods import METHODS, resolve
+from classnorm.scoring import Scorer, fit
 
 # Settings that make training short; a method takes those that it has.
 FAST = {

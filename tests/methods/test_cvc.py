@@ -9,9 +9,10 @@ import torch.nn.functional as F
 
 from classnorm.data import Split, SyntheticConfig, synthetic
 from classnorm.errors import ConfigError
-from classnorm.methods import METHODS, FitContext, Scorer, cvc, fit, resolve
+from classnorm.methods import METHODS, FitContext, cvc, resolve
 from classnorm.methods.cvc import Episodes
 from classnorm.metrics import gzsl_scores
+from classnorm.scoring import Scorer, fit
 
 SMALL = {"hidden": 64, "epochs": 15, "lr": 3e-3, "ways": 16, "batch_size": 64}
 LABELS = torch.from_numpy(np.random.default_rng(0).permutation(np.repeat(np.arange(12), np.arange(2, 14))))

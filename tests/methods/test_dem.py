@@ -6,8 +6,9 @@ import torch
 
 from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic
 from classnorm.errors import ConfigError
-from classnorm.methods import METHODS, FitContext, Scorer, fit, resolve
+from classnorm.methods import METHODS, FitContext, resolve
 from classnorm.metrics import gzsl_scores
+from classnorm.scoring import Scorer, fit
 
 SMALL = {"hidden": 64, "epochs": 20, "lr": 5e-3}
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from classnorm.data import load
 from classnorm.errors import ConfigError
-from classnorm.methods import Scorer, fit, resolve
+from classnorm.methods import resolve
 from classnorm.methods.eszsl import Moments, compatibility
 from classnorm.metrics import gzsl_scores
+from classnorm.scoring import Scorer, fit
 
 
 def problem(n, d_z, d_a, n_seen, seed):

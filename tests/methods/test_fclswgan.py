@@ -6,9 +6,10 @@ import torch
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError, TrainingError
-from classnorm.methods import FitContext, Scorer, fit, resolve
+from classnorm.methods import FitContext, resolve
 from classnorm.methods.fclswgan import METHOD, Critic, critic_loss
 from classnorm.metrics import gzsl_scores
+from classnorm.scoring import Scorer, fit
 
 QUICK = {"hidden": 128, "epochs": 15, "lr": 1e-3, "classifier_lr": 1e-2, "classifier_epochs": 10, "calibration": "none"}
 TINY = QUICK | {"hidden": 16, "epochs": 3, "classifier_epochs": 2, "synthesized": 20}

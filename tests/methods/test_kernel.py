@@ -8,9 +8,10 @@ import torch
 
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ConfigError
-from classnorm.methods import METHODS, Scorer, TrainingRows, fit
+from classnorm.methods import METHODS, TrainingRows
 from classnorm.methods.kernel import DescriptorKernel, KernelConfig
 from classnorm.metrics import gzsl_scores
+from classnorm.scoring import Scorer, fit
 
 
 def scores(scorer, dataset):

@@ -3,8 +3,9 @@
 import pytest
 
 from classnorm.data import load
-from classnorm.methods import fit, resolve
+from classnorm.methods import resolve
 from classnorm.metrics import gzsl_scores
+from classnorm.scoring import fit
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,11 @@ import torch
 
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ConfigError
-from classnorm.methods import Scorer, fit, relationnet, resolve
+from classnorm.methods import relationnet, resolve
 from classnorm.methods.relationnet import base_rate_logit, relation_loss
 from classnorm.metrics import gzsl_scores
 from classnorm.nn import ClassStandardization
+from classnorm.scoring import Scorer, fit
 
 SMALL = {"hidden": 128, "relation_hidden": 128, "epochs": 10, "lr": 1e-3}
 

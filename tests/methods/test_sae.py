@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from classnorm.errors import ConfigError
-from classnorm.methods import Scorer, fit
 from classnorm.methods.eszsl import Moments
 from classnorm.methods.sae import encoder
 from classnorm.metrics import gzsl_scores
+from classnorm.scoring import Scorer, fit
 
 
 def problem(n, d_z, d_a, n_seen, seed):

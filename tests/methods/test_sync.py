@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from classnorm.errors import ConfigError
-from classnorm.methods import Scorer, fit
 from classnorm.methods.sync import SynCConfig, SynCModel, one_versus_other, phantom_classifiers, structured
 from classnorm.metrics import gzsl_scores
+from classnorm.scoring import Scorer, fit
 
 LOSSES = ["one-versus-other", "crammer-singer", "structured"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from classnorm.experiments.run_folder import find_results, write_arrays, write_result
 from classnorm.metrics import Calibration, gzsl_scores, side_scores
 from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.report import group_results, write_report
+from classnorm.results.run_folder import find_results, write_arrays, write_result
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from classnorm.errors import DataError
-from classnorm.experiments.reproduce.artifact import Artifact, Cell, Plot, Series, Table, Verdict, find_artifacts
 from classnorm.report.artifacts import markdown_page, reproduction_page, write_artifact
+from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, find_artifacts
+from classnorm.results.verdicts import Verdict
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NAMES = ("3-layer MLP + CN", "a <b>bold</b> & brash | one_two", "γ = 5, −AN")

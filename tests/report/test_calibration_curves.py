@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from classnorm.experiments.run_folder import find_results
 from classnorm.metrics import Calibration, gzsl_scores, side_scores
 from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.report import group_results
-from classnorm.report.calibration import group_curves, shared_values
+from classnorm.report.calibration_curves import group_curves, shared_values
 from classnorm.report.plots import calibration_plot, styles
+from classnorm.results.run_folder import find_results
 
 
 @pytest.mark.parametrize("kind", ["scale", "bias"])

@@ -3,9 +3,9 @@
 import pytest
 
 from classnorm.errors import ConfigError
-from classnorm.experiments.run_folder import find_results
 from classnorm.report import group_results
 from classnorm.report.differences import compare, reference_label
+from classnorm.results.run_folder import find_results
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ import itertools
 import pytest
 from matplotlib.colors import to_hex
 
-from classnorm.experiments.reproduce.artifact import Plot, Series
 from classnorm.report.draw import draw
 from classnorm.report.plots import png
+from classnorm.results.artifact import Plot, Series
 
 PNG = b"\x89PNG\r\n\x1a\n"
 KINDS = ("lines", "boxes", "histogram", "points")

@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 from classnorm.data import SyntheticConfig, synthetic
-from classnorm.experiments.run import Experiment, run
-from classnorm.experiments.run_folder import find_results
+from classnorm.experiments.experiment import Experiment, run
 from classnorm.methods import resolve
 from classnorm.report import group_results, terminal_table, write_report
+from classnorm.results.run_folder import find_results
 
 
 @pytest.fixture(scope="module")

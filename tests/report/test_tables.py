@@ -8,7 +8,6 @@ import statistics
 import pytest
 from rich.console import Console
 
-from classnorm.experiments.run_folder import find_results
 from classnorm.report import group_results, latex_document, markdown_document, terminal_table
 from classnorm.report.differences import compare
 from classnorm.report.tables import (
@@ -21,6 +20,7 @@ from classnorm.report.tables import (
     ranks,
     results_table,
 )
+from classnorm.results.run_folder import find_results
 
 
 def _scores(harmonic):

@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from classnorm.data import Split, ZeroShotDataset, recognise
+from classnorm.data import Split, ZeroShotDataset
 from classnorm.data.validation import hold_out
-from classnorm.methods import METHODS, FitContext, Scorer
+from classnorm.methods import METHODS, FitContext
 from classnorm.methods.classnorm import ClassNormConfig
 from classnorm.metrics import SideScores, side_scores
 from classnorm.metrics.calibration import calibration_curves
+from classnorm.scoring import Scorer
 
 __all__ = ["SCALES", "seen_scale_curves"]
 
@@ -29,7 +30,7 @@ def seen_scale_curves(
     rows of the other classes are held out. On the test set the held-out classes do not take part.
     """
     seen = np.flatnonzero(dataset.seen)
-    benchmark = recognise(dataset.class_names, dataset.n_rows) or ""
+    benchmark = dataset.benchmark or ""
     part = hold_out(dataset, _PSEUDO_UNSEEN.get(benchmark, max(1, len(seen) // 5)), None, seed)
     method = METHODS["classnorm"]
     model = method.fit(part, config, seed, FitContext(torch.device("cpu"))).model

@@ -17,12 +17,12 @@ from classnorm.cli.options import DataOptions, OutputOptions, parse
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.experiments.engine import Engine
-from classnorm.experiments.reproduce.artifact import Artifact
-from classnorm.experiments.reproduce.columns import Column
-from classnorm.experiments.reproduce.figures import FIGURES
-from classnorm.experiments.reproduce.run import Effort, Workshop
 from classnorm.report.artifacts import write_artifact
 from classnorm.report.tables import rich_table
+from classnorm.reproduce.benchmarks import Column
+from classnorm.reproduce.figures import FIGURES
+from classnorm.reproduce.reproduction import Effort, Workshop
+from classnorm.results.artifact import Artifact
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,9 @@ from classnorm.cli.options import DataOptions, OutputOptions, chosen_seeds, give
 from classnorm.continual import STRATEGIES, ContinualConfig, StreamConfig, TaskStream, configure, read_image_split
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.experiments.continual import (
+from classnorm.experiments.engine import Engine
+from classnorm.experiments.experiment import dataset_record
+from classnorm.experiments.streams import (
     MARKER,
     SCORES,
     Chosen,
@@ -31,10 +33,8 @@ from classnorm.experiments.continual import (
     run_continual,
     validated,
 )
-from classnorm.experiments.engine import Engine
-from classnorm.experiments.reproduce.artifact import Table
-from classnorm.experiments.run import dataset_record
 from classnorm.report.tables import rich_table
+from classnorm.results.artifact import Table
 from classnorm.training import Device
 
 

@@ -18,7 +18,7 @@ from rich.text import Text
 from classnorm.cli.console import notice, print_json, print_table
 from classnorm.cli.options import DataOptions, OutputOptions, parse
 from classnorm.data import ZeroShotDataset
-from classnorm.data.inspection import Inspection, RowPair, Spread, inspect_dataset, search_cost
+from classnorm.inspection import Inspection, RowPair, Spread, inspect_dataset, search_cost
 
 _LONG = 5e11  # operations: about ten seconds on one core
 

@@ -12,7 +12,7 @@ import tyro
 from classnorm.cli.console import notice, print_json
 from classnorm.cli.options import OutputOptions, parse
 from classnorm.data.descriptions import read_descriptions
-from classnorm.data.tables import descriptor_writer
+from classnorm.data.table_files import descriptor_writer
 from classnorm.encoders.describing import Descriptors, describe, join
 
 

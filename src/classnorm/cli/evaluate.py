@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 import tyro
 from rich.table import Table
 
@@ -15,10 +14,11 @@ from classnorm.cli.console import notice, print_json, print_table
 from classnorm.cli.options import DataOptions, OutputOptions, parse
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import DataError
-from classnorm.experiments.run import as_json, dataset_record
-from classnorm.methods import Scorer
+from classnorm.experiments.experiment import dataset_record
 from classnorm.metrics import Calibration, gzsl_scores
 from classnorm.report import SCORES
+from classnorm.results.numbers import json_number, number_text
+from classnorm.scoring import Scorer
 from classnorm.training import Device
 
 
@@ -55,15 +55,21 @@ class Evaluate:
         rows = dataset.test_rows
         scores = gzsl_scores(scorer.scores(dataset.features[rows]), dataset.labels[rows], scorer.seen, self.average)
         if self.output.json:
-            document = {"model": str(self.model), "dataset": dataset_record(dataset), "method": scorer.method}
             print_json(
-                document | {"calibration": str(scorer.calibration), "average": self.average, "scores": as_json(scores)}
+                {
+                    "model": str(self.model),
+                    "dataset": dataset_record(dataset),
+                    "method": scorer.method,
+                    "calibration": str(scorer.calibration),
+                    "average": self.average,
+                    "scores": {name: json_number(scores[name]) for name in scores},
+                }
             )
             return
         table = Table(title=f"{self.model} on {dataset.name}", title_justify="left")
         for title, _ in SCORES.values():
             table.add_column(title, justify="right")
-        table.add_row(*("–" if np.isnan(scores[name]) else f"{scores[name]:.1f}" for name in SCORES))
+        table.add_row(*(number_text(scores[name]) for name in SCORES))
         table.caption = f"percent, averaged over {self.average}{'es' if self.average == 'class' else 's'}"
         print_table(table)
         print(f"calibration: {scorer.calibration}")

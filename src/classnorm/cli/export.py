@@ -13,8 +13,8 @@ import tyro
 from classnorm.cli.console import notice, print_json
 from classnorm.cli.options import OutputOptions, parse
 from classnorm.errors import ConfigError
-from classnorm.methods import Scorer
-from classnorm.methods.export import export_onnx
+from classnorm.scoring import Scorer
+from classnorm.scoring.onnx_export import export_onnx
 
 _HINT = """
   session = onnxruntime.InferenceSession("{file}")

@@ -15,8 +15,8 @@ from classnorm.cli.image_options import ImageOptions, name_skipped
 from classnorm.cli.options import DataOptions, OutputOptions, parse
 from classnorm.data.images import ImageTable
 from classnorm.encoders import Encoder, Extraction, extract_features
+from classnorm.encoders.preparation import with_split
 from classnorm.errors import ConfigError
-from classnorm.experiments.own_data import with_split
 from classnorm.training import Device, pick_device
 
 

@@ -13,7 +13,7 @@ from classnorm.cli.console import image_progress, notice
 from classnorm.cli.options import DataOptions
 from classnorm.data.images import ImageTable, find_images
 from classnorm.encoders import Encoder, frozen_encoder
-from classnorm.experiments.own_data import Prepared, described, joined_to, prepare
+from classnorm.encoders.preparation import Prepared, described, joined_to, prepare
 from classnorm.training import Device, pick_device
 
 __all__ = ["ImageOptions", "name_skipped"]

@@ -15,12 +15,12 @@ from classnorm.cli.console import image_progress, notice, print_json
 from classnorm.cli.image_options import name_skipped
 from classnorm.cli.options import OutputOptions, parse
 from classnorm.data.images import list_images
-from classnorm.data.tables import read_descriptors, read_features
+from classnorm.data.table_files import read_descriptors, read_features
 from classnorm.encoders import Encoder, encode_images, frozen_encoder, recorded_encoder, same_encoder
 from classnorm.errors import ConfigError, DataError
-from classnorm.experiments.run_folder import encoder_file, read_encoder
 from classnorm.files import write_json, write_text
-from classnorm.methods import Scorer
+from classnorm.results.run_folder import encoder_file, read_encoder
+from classnorm.scoring import Scorer
 from classnorm.training import Device, pick_device
 
 

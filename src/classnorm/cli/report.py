@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,8 +12,6 @@ import tyro
 from classnorm.cli.console import notice, print_json, print_table
 from classnorm.cli.options import OutputOptions, parse
 from classnorm.errors import ConfigError
-from classnorm.experiments.reproduce.artifact import find_artifacts
-from classnorm.experiments.run_folder import find_results
 from classnorm.report import (
     SCORES,
     Comparison,
@@ -30,6 +27,9 @@ from classnorm.report import (
     terminal_table,
     write_report,
 )
+from classnorm.results.artifact import find_artifacts
+from classnorm.results.numbers import json_numbers
+from classnorm.results.run_folder import find_results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Report:
         compared = comparisons(groups, self.against) if groups else {}
         written = write_report(groups, self.out, self.title, compared, artifacts)
         if self.output.json:
-            print_json(_document(groups, compared, written))
+            print_json(json_numbers(_document(groups, compared, written)))
             return
         if self.format == "terminal":
             _print_tables(groups, compared)
@@ -87,21 +87,16 @@ def _print_tables(groups: Sequence[Group], compared: Mapping[str, Comparison]) -
 def _document(groups: Sequence[Group], compared: Mapping[str, Comparison], written: Sequence[Path]) -> dict[str, Any]:
     summary = [
         {"model": g.label, "dataset": g.dataset, "seeds": len(g.results)}
-        | {"mean": {n: _number(g.mean(n)) for n in SCORES}, "std": {n: _number(g.std(n)) for n in SCORES}}
+        | {"mean": {n: g.mean(n) for n in SCORES}, "std": {n: g.std(n) for n in SCORES}}
         for g in groups
     ]
     differences = [
         {"dataset": name, "model": label, "against": comparison.reference.label}
-        | {score: {k: _number(v) for k, v in asdict(difference).items()} for score, difference in scores.items()}
+        | {score: asdict(difference) for score, difference in scores.items()}
         for name, comparison in compared.items()
         for label, scores in comparison.differences.items()
     ]
     return {"groups": summary, "differences": differences, "files": [str(path) for path in written]}
-
-
-def _number(value: float) -> float | None:
-    """JSON has no NaN."""
-    return None if math.isnan(value) else value
 
 
 def main(arguments: Sequence[str], program: str) -> None:

@@ -15,14 +15,14 @@ from classnorm.cli.console import batch_progress, notice, print_json, print_tabl
 from classnorm.cli.options import OutputOptions, parse
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.experiments.engine import Engine
-from classnorm.experiments.reproduce.artifact import Artifact
-from classnorm.experiments.reproduce.catalog import CATALOG
-from classnorm.experiments.reproduce.columns import EMBEDDED, find_columns
-from classnorm.experiments.reproduce.published import BENCHMARKS
-from classnorm.experiments.reproduce.run import QUICK, Effort, Workshop
 from classnorm.files import replacing, write_text
 from classnorm.report.artifacts import markdown_page, reproduction_page, verdict_table, write_artifact
 from classnorm.report.tables import rich_table
+from classnorm.reproduce.benchmarks import EMBEDDED, find_columns
+from classnorm.reproduce.catalog import CATALOG
+from classnorm.reproduce.published import BENCHMARKS
+from classnorm.reproduce.reproduction import QUICK, Effort, Workshop
+from classnorm.results.artifact import Artifact
 
 _TITLE = "Class Normalization for (Continual)? Generalized Zero-Shot Learning: the paper, regenerated"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,8 +15,7 @@ from classnorm.cli.console import batch_progress, notice, print_json, print_tabl
 from classnorm.cli.options import DataOptions, MethodCommand, OutputOptions, given, parse_for_method
 from classnorm.errors import ConfigError, TrainingError
 from classnorm.experiments.engine import Engine, run_tasks
-from classnorm.experiments.run import Experiment, dataset_record
-from classnorm.experiments.run_folder import Result
+from classnorm.experiments.experiment import Experiment, dataset_record
 from classnorm.experiments.search import SearchConfig, Trial, search, trials_csv, write_recipe
 from classnorm.experiments.space import DEFAULT_SPACES, Space, parse_space
 from classnorm.files import replacing, write_text
@@ -25,6 +23,8 @@ from classnorm.methods import MethodConfig, resolve
 from classnorm.report import SCORES, group_results, terminal_table
 from classnorm.report.plots import png
 from classnorm.report.search_plot import parallel_coordinates
+from classnorm.results.numbers import json_number
+from classnorm.results.run_folder import Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,14 +111,9 @@ class Search(MethodCommand):
             "runs": [
                 {"seed": r.document["seed"], "scores": r.document["scores"], "model": str(r.folder)} for r in results
             ],
-            "scores": {name: _number(group.mean(name)) for name in SCORES},
-            "std": {name: _number(group.std(name)) for name in SCORES},
+            "scores": {name: json_number(group.mean(name)) for name in SCORES},
+            "std": {name: json_number(group.std(name)) for name in SCORES},
         }
-
-
-def _number(value: float) -> float | None:
-    """JSON has no NaN."""
-    return None if math.isnan(value) else round(value, 4)
 
 
 def _trials_table(trials: Sequence[Trial], most: int = 10) -> Table:

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import tyro
 
 from classnorm.cli.console import notice, print_json, print_table, progress_display
 from classnorm.cli.image_options import ImageOptions
 from classnorm.cli.options import DataOptions, MethodCommand, OutputOptions, chosen_seeds, given, parse_for_method
+from classnorm.encoders.preparation import Prepared
 from classnorm.errors import ConfigError
-from classnorm.experiments.own_data import Prepared
-from classnorm.experiments.run import Experiment, dataset_record, run
-from classnorm.experiments.run_folder import RESULT, Result
+from classnorm.experiments.experiment import Experiment, dataset_record, run
 from classnorm.methods import resolve
 from classnorm.report import SCORES, group_results, terminal_table, write_report
+from classnorm.results.numbers import json_number
+from classnorm.results.run_folder import RESULT, Result
 from classnorm.training import Device
 
 
@@ -121,6 +121,7 @@ class Train(MethodCommand):
         return self.how.prepare(self.images, self.out, self.source, self.device, self.output.quiet)
 
     def _document(self, dataset: dict[str, Any], results: Sequence[Result]) -> dict[str, Any]:
+        [group] = group_results(results)
         keys = ("seed", "scores", "calibration", "validation", "train_seconds", "fit_seconds")
         return {
             "dataset": dataset,
@@ -129,14 +130,9 @@ class Train(MethodCommand):
             "config": results[0].document["config"],
             "average": "class",
             "runs": [{**{key: r.document[key] for key in keys}, "model": str(r.folder)} for r in results],
-            "mean": _statistics(results, np.mean),
-            "std": _statistics(results, lambda values: np.std(values, ddof=1) if len(values) > 1 else 0.0),
+            "mean": {name: json_number(group.mean(name)) for name in SCORES},
+            "std": {name: json_number(group.std(name)) for name in SCORES},
         }
-
-
-def _statistics(results: Sequence[Result], function: Any) -> dict[str, float | None]:
-    values = {name: float(function([result.scores[name] for result in results])) for name in SCORES}
-    return {name: None if np.isnan(value) else round(value, 4) for name, value in values.items()}
 
 
 def main(arguments: Sequence[str], program: str) -> None:

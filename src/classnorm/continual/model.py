@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from classnorm.continual.config import ContinualConfig
-from classnorm.methods.episode import prototypes_of
+from classnorm.methods.parts.episode import prototypes_of
 from classnorm.nn import AttributeEmbedder, cosine_logits
 
 __all__ = ["Learner"]

@@ -15,13 +15,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from classnorm.continual.checkpoint import Record, load_record, save_record
 from classnorm.continual.config import ContinualConfig, StreamConfig
 from classnorm.continual.inputs import FeatureInputs, Inputs
 from classnorm.continual.model import Learner
+from classnorm.continual.record import Record, load_record, save_record
 from classnorm.continual.strategies import STRATEGIES, MemoryConfig, Problem, Strategy, StreamProgress
 from classnorm.continual.stream import TaskStream
-from classnorm.data import recognise
 from classnorm.errors import ConfigError, TrainingError, unknown_name
 
 __all__ = ["StreamResult", "configure", "run_stream"]
@@ -56,7 +55,7 @@ def configure(stream: TaskStream, strategy: str, **changes: Any) -> StreamConfig
     config = kind()
     if isinstance(config, ContinualConfig):
         config = replace(config, final_relu=bool((dataset.features[stream.train(0)] >= 0).all()))
-    if isinstance(config, MemoryConfig) and recognise(dataset.class_names, dataset.n_rows) == "SUN":
+    if isinstance(config, MemoryConfig) and dataset.benchmark == "SUN":
         config = replace(config, memory_per_class=5)
     return replace(config, **changes)
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from classnorm.data import ZeroShotDataset, recognise
+from classnorm.data import ZeroShotDataset
 from classnorm.data.dataset import IntArray
 from classnorm.errors import ConfigError, DataError
 
@@ -179,7 +179,7 @@ def _sizes(dataset: ZeroShotDataset, tasks: int | Sequence[int] | None) -> list[
     """How many classes each task has."""
     k, most = dataset.n_classes, dataset.n_classes // _SMALLEST
     if tasks is None:
-        preset = _PRESETS.get(recognise(dataset.class_names, dataset.n_rows) or "", _DEFAULT_TASKS)
+        preset = _PRESETS.get(dataset.benchmark or "", _DEFAULT_TASKS)
         tasks = max(1, min(preset, most))
     if isinstance(tasks, int):
         if not 1 <= tasks <= most:

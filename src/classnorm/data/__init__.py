@@ -11,7 +11,7 @@ from classnorm.data.dataset import Split, ZeroShotDataset
 from classnorm.data.simulated import simulate
 from classnorm.data.synthetic import SyntheticConfig, synthetic
 from classnorm.data.validation import SplitKind, validation_dataset
-from classnorm.data.xlsa17 import AttributesKey, load_gbu, read_splits, recognise, save_gbu
+from classnorm.data.xlsa17 import AttributesKey, load_gbu, read_splits, save_gbu
 from classnorm.errors import DataError
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "load_bundle",
     "load_gbu",
     "read_splits",
-    "recognise",
     "save_bundle",
     "save_gbu",
     "simulate",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from classnorm.data.gbu_benchmarks import recognise
 from classnorm.errors import DataError
 
 __all__ = ["FloatArray", "IntArray", "Split", "ZeroShotDataset", "check_descriptors", "check_features"]
@@ -120,6 +121,19 @@ class ZeroShotDataset:
             is_train=None if is_train is None else np.asarray(is_train, dtype=bool),
             images=images,
         )
+
+    @cached_property
+    def benchmark(self) -> str | None:
+        """CUB, SUN, AWA1, AWA2 or APY, by the class names; None for any other dataset."""
+        return recognise(self.class_names, self.n_rows)
+
+    def example_positions(self, most: int = 24) -> IntArray:
+        """Positions in the test rows: one of each of a few unseen classes, spread evenly over them."""
+        labels = self.labels[self.test_rows]
+        candidates = np.flatnonzero(~self.seen[labels])
+        classes, first = np.unique(labels[candidates], return_index=True)
+        chosen = np.linspace(0, len(classes) - 1, min(most, len(classes))).round().astype(int)
+        return np.sort(candidates[first[chosen]])
 
     @cached_property
     def seen(self) -> npt.NDArray[np.bool_]:

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from classnorm.data.dataset import ZeroShotDataset
-from classnorm.data.xlsa17 import AttributesKey, read_splits, recognise
+from classnorm.data.gbu_benchmarks import recognise
+from classnorm.data.xlsa17 import AttributesKey, read_splits
 
 __all__ = ["simulate"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,32 +12,17 @@ import numpy.typing as npt
 import scipy.io
 
 from classnorm.data.dataset import Split, ZeroShotDataset
+from classnorm.data.gbu_benchmarks import recognise
 from classnorm.errors import DataError
 from classnorm.files import replacing
 
-__all__ = ["AttributesKey", "load_gbu", "read_mat", "read_splits", "recognise", "save_gbu"]
+__all__ = ["AttributesKey", "load_gbu", "read_mat", "read_splits", "save_gbu"]
 
 AttributesKey = Literal["att", "original_att"]
 
 _SPLITS = "att_splits.mat"
 _LARGEST = 2**53  # whole number that a double holds exactly
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-
-# SHA-256 (first 16 digits) of the sorted class names. AwA1 and AwA2 have the same classes and differ in rows.
-_BENCHMARKS = {
-    "839cf39f663841e7": "CUB",
-    "97eaea9ca5eba9a8": "SUN",
-    "dd61963d915d9176": "AWA2",
-    "6dfa98a106b8e62a": "APY",
-}
-_AWA1_ROWS = 30475
-
-
-def recognise(class_names: Sequence[str], n_rows: int) -> str | None:
-    """The name of a GBU benchmark (CUB, SUN, AWA1, AWA2, APY) by its class names, whatever the file is called."""
-    digest = hashlib.sha256("\n".join(sorted(class_names)).encode()).hexdigest()[:16]
-    benchmark = _BENCHMARKS.get(digest)
-    return "AWA1" if benchmark == "AWA2" and n_rows == _AWA1_ROWS else benchmark
 
 
 def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey = "att") -> ZeroShotDataset:

@@ -15,7 +15,7 @@ from classnorm.encoders.efficientnet_lite import load_efficientnet_lite
 from classnorm.encoders.encoder import Encoder
 from classnorm.encoders.extraction import Extraction, encode_images, extract_features
 from classnorm.encoders.huggingface import load_huggingface
-from classnorm.encoders.inputs import ImageInputs
+from classnorm.encoders.image_inputs import ImageInputs
 from classnorm.encoders.preprocessing import Preprocessing
 from classnorm.encoders.text import TEXT_ENCODERS, TextEncoder, load_text_encoder
 from classnorm.errors import ConfigError, ModelError, unknown_name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +13,10 @@ import numpy.typing as npt
 
 from classnorm.data.bundle import provenance_of, read_npz
 from classnorm.data.descriptions import Descriptions, match_names
-from classnorm.data.tables import descriptor_writer
+from classnorm.data.table_files import descriptor_writer
 from classnorm.encoders.text import TextEncoder, load_text_encoder
 from classnorm.errors import ConfigError, DataError
+from classnorm.files import digest
 
 __all__ = ["Descriptors", "describe", "join"]
 
@@ -66,7 +66,7 @@ def describe(
         return Descriptors(descriptions.names, table, descriptions.columns, (table.shape[1],), source)
     loaded = load_text_encoder(encoder)
     document = [descriptions.names, descriptions.sentences, list(templates), loaded.record()]
-    key = hashlib.sha256(json.dumps(document).encode()).hexdigest()
+    key = digest(document)
     found = None if cache is None else _read_cache(cache, key)
     if found is not None:
         tell(f"descriptors of {len(found.names)} classes are in {cache}")

@@ -8,9 +8,7 @@ it asks for the same trials, finds the finished ones, and goes on where it was.
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -22,13 +20,13 @@ import numpy as np
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError, TrainingError
 from classnorm.experiments.engine import Engine, run_tasks
-from classnorm.experiments.run_folder import write_arrays
 from classnorm.experiments.space import Choice, Range, Space, grid
-from classnorm.files import write_json
+from classnorm.files import digest, write_json
 from classnorm.methods import METHODS, FitContext, MethodConfig, fit_key
-from classnorm.methods.calibrated import validate
 from classnorm.methods.method import VALIDATED
 from classnorm.metrics import Calibration, SideScores, calibrated_scores, choose_calibration
+from classnorm.results.run_folder import write_arrays
+from classnorm.scoring.calibrated import validate
 from classnorm.training import pick_device
 
 __all__ = ["SearchConfig", "Trial", "ValidationFit", "search", "trials_csv", "write_recipe"]
@@ -88,7 +86,7 @@ class ValidationFit:
     @cached_property
     def name(self) -> str:
         key = [fit_key(self.dataset, self.method, self.config, self.seed), self.config.validation, self.split]
-        return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+        return digest(key)[:16]
 
     def run(self, folder: Path) -> None:
         context = FitContext(pick_device())

@@ -1,4 +1,4 @@
-"""Methods: one file each, all with the same `fit` and the same `Scorer`."""
+"""Methods: one file each, all with the same contract, and the registry."""
 
 from __future__ import annotations
 
@@ -22,25 +22,18 @@ from classnorm.methods import relationnet as _relationnet
 from classnorm.methods import sae as _sae
 from classnorm.methods import sje as _sje
 from classnorm.methods import sync as _sync
-from classnorm.methods.calibrated import CalibratedFit, fit_calibrated
 from classnorm.methods.classnorm import ClassNormConfig
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, fit_key
-from classnorm.methods.scorer import Scorer
-from classnorm.training import Device, pick_device
 
 __all__ = [
     "METHODS",
-    "CalibratedFit",
     "ClassNormConfig",
     "FitContext",
     "Fitted",
     "Method",
     "MethodConfig",
-    "Scorer",
     "TrainingRows",
     "ZeroShotModel",
-    "fit",
-    "fit_calibrated",
     "fit_key",
     "resolve",
 ]
@@ -92,26 +85,3 @@ def read_recipe(path: Path, method: str, found: Method) -> MethodConfig:
     if written_for != method:
         raise ConfigError(f"{path}: a recipe for the method {written_for!r}; add --method {written_for}")
     return found.config().replace(**settings)
-
-
-def fit(
-    dataset: ZeroShotDataset,
-    method: str = "classnorm",
-    recipe: str = "reference",
-    seed: int = 0,
-    device: Device = "auto",
-    **changes: Any,
-) -> Scorer:
-    """Train a method on a dataset and return the scorer, calibrated as the recipe says.
-
-    Args:
-        changes: fields of the method's config that differ from the recipe, e.g. ``hidden=512``.
-
-    >>> from classnorm.data import synthetic, SyntheticConfig
-    >>> data = synthetic(SyntheticConfig(classes=10, unseen=3, rows=200, features=16))
-    >>> scorer = fit(data, hidden=32, epochs=2, calibration="none")
-    >>> scorer.scores(data.features[:5]).shape
-    (5, 10)
-    """
-    found, config = resolve(dataset, method, recipe, **changes)
-    return fit_calibrated(dataset, method, found, config, seed, FitContext(pick_device(device))).scorer

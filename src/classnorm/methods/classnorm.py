@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from classnorm.data import ZeroShotDataset, recognise
+from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.geometry import GeometryConfig, placed_rows, with_hubness
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.methods.parts.placement import GeometryConfig, placed_rows, with_hubness
 from classnorm.nn import (
     AttributeEmbedder,
     AttributeNormalizationKind,
@@ -27,7 +27,7 @@ from classnorm.nn import (
     entropy_regularizer,
     gamma_for_variance,
 )
-from classnorm.training import TrainingConfig, train
+from classnorm.training import TrainingConfig, seeded, train
 
 __all__ = ["METHOD", "Augmentation", "ClassNormConfig", "ClassNormModel", "Problem", "prepare"]
 
@@ -185,7 +185,7 @@ class Augmentation:
 
     def start(self, step: int) -> None:
         """Called before each step."""
-        self.generator.manual_seed((self.seed * 1_000_003 + step) % 2**63)
+        seeded(self.seed, step, generator=self.generator)
 
     def __call__(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The batch with made-up rows, its labels, and the descriptors of seen and made-up classes."""
@@ -263,7 +263,7 @@ _PAPER: dict[str, tuple[int, float, int]] = {
 
 def paper(dataset: ZeroShotDataset) -> ClassNormConfig:
     """The paper's hyperparameters; other datasets as CUB if they have over 100 classes, else as AwA2."""
-    benchmark = recognise(dataset.class_names, dataset.n_rows) or ""
+    benchmark = dataset.benchmark or ""
     like = benchmark if benchmark in _PAPER else "CUB" if dataset.n_classes > 100 else "AWA2"
     batch_size, lr, hidden = _PAPER[like]
     return ClassNormConfig(
@@ -281,7 +281,7 @@ def paper(dataset: ZeroShotDataset) -> ClassNormConfig:
 
 def reference(dataset: ZeroShotDataset) -> ClassNormConfig:
     """The authors' released run: its seen scale for the GBU benchmarks, validation for any other dataset."""
-    benchmark = recognise(dataset.class_names, dataset.n_rows)
+    benchmark = dataset.benchmark
     released = {None: "validation", "CUB": "scale:1"}.get(benchmark, "scale:0.95")
     return ClassNormConfig(calibration=released, final_relu=dataset.nonnegative)
 

@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from classnorm.data import ZeroShotDataset, recognise
+from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.episode import classes_of, prototypes_of
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.methods.parts.episode import classes_of, prototypes_of
 from classnorm.nn import AttributeEmbedder, AttributeNormalizationKind, dot_logits
-from classnorm.training import Schedule, TrainingConfig, train
+from classnorm.training import Schedule, TrainingConfig, seeded, train
 
 __all__ = ["METHOD", "CVCConfig", "CVCModel", "Episodes"]
 
@@ -109,7 +109,7 @@ class Episodes:
         return math.ceil(len(self.rows) / (self.ways * self.shots))
 
     def epoch(self, number: int) -> Iterator[Tensor]:
-        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + number) % 2**63)
+        generator = seeded(self.seed, number)
         classes = torch.rand(len(self), len(self.count), generator=generator).topk(self.ways, dim=1).indices
         count = self.count[classes]  # [episodes, ways]
         chosen = torch.empty(*classes.shape, self.shots, dtype=torch.int64)
@@ -183,7 +183,7 @@ _PAPER_DECAY = {"AWA1": 1e-4, "AWA2": 1e-3, "CUB": 1e-3, "SUN": 1e-5}
 def paper(dataset: ZeroShotDataset) -> CVCConfig:
     """The authors' schedule: a million episodes of 32 classes × 4 rows (AwA1: 16 × 4), the learning rate halved every
     200,000 (AwA1: 500,000). Other datasets as CUB."""
-    benchmark = recognise(dataset.class_names, dataset.n_rows)
+    benchmark = dataset.benchmark
     ways, drop_at = (16, 0.5) if benchmark == "AWA1" else (32, 0.2)
     rows_per_episode = 4 * min(ways, int(dataset.seen.sum()))
     return CVCConfig(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig
-from classnorm.methods.ranking import RankingConfig, build, fit_ranking, hinges
+from classnorm.methods.parts.ranking import RankingConfig, build, fit_ranking, hinges
 
 __all__ = ["METHOD", "DeViSEConfig", "devise_loss"]
 

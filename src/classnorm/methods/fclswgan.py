@@ -21,11 +21,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from classnorm.data import ZeroShotDataset, recognise
+from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError, TrainingError
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
 from classnorm.nn import AttributeNormalization, AttributeNormalizationKind
-from classnorm.training import Epoch, History, TrainingConfig, train
+from classnorm.training import Epoch, History, TrainingConfig, seeded, train
 from classnorm.training.checkpoint import load_checkpoint, save_checkpoint
 
 __all__ = ["METHOD", "Critic", "FCLSWGANConfig", "FCLSWGANModel", "Generator", "critic_loss"]
@@ -255,7 +255,7 @@ def fit(dataset: ZeroShotDataset, config: FCLSWGANConfig, seed: int, context: Fi
     unseen = (~seen).nonzero().squeeze(1)
     labels = seen.nonzero().squeeze(1)[rows.labels]
     if len(unseen):
-        noise = _stream(seed, config.epochs + 1)
+        noise = seeded(seed, config.epochs + 1)
         generated = model.synthesize(model.descriptors[unseen], config.synthesized, noise).flatten(0, 1)
         features = torch.cat([features, generated])
         labels = torch.cat([labels, unseen.repeat_interleave(config.synthesized)])
@@ -299,7 +299,7 @@ class _Game:
         d_a, d_z = self.descriptors.shape[1], features.shape[1]
         self.generator = model.generator
         self.critic = Critic(d_a, d_z, config.hidden).to(features.device)
-        draws = _stream(seed, 0)
+        draws = seeded(seed, 0)  # each epoch has a stage of its own, and the generated features the last
         for network in (self.generator, self.critic):
             _initialize(network, draws)
         self.judge = nn.Linear(d_z, len(self.descriptors)).to(features.device)
@@ -333,7 +333,7 @@ class _Game:
     def _epoch(self, epoch: int, optimizer: torch.optim.Optimizer) -> float:
         """Mean loss of the critic. What is drawn depends on seed and epoch alone, so a resumed training goes on."""
         config = self.config
-        draws = _stream(self.seed, epoch + 1)
+        draws = seeded(self.seed, epoch + 1)
         losses = []
         for step, rows in enumerate(self._batches(draws)):
             real, labels = self.features[rows], self.labels[rows]
@@ -376,11 +376,6 @@ class _Game:
         return loss
 
 
-def _stream(seed: int, stage: int) -> torch.Generator:
-    """Random numbers of a stage: 0 draws the weights, then each epoch has one, and the generated features the last."""
-    return torch.Generator().manual_seed((seed * 1_000_003 + stage) % 2**63)
-
-
 def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
     optimizer.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
@@ -403,7 +398,7 @@ _PAPER: dict[str, int] = {"CUB": 56, "SUN": 40, "AWA1": 30, "AWA2": 30}
 
 def paper(dataset: ZeroShotDataset) -> FCLSWGANConfig:
     """The publication's networks and optimizer, without a calibration."""
-    benchmark = recognise(dataset.class_names, dataset.n_rows) or ""
+    benchmark = dataset.benchmark or ""
     return FCLSWGANConfig(
         epochs=_PAPER.get(benchmark, 30),
         lr=1e-4,

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.geometry import GeometryConfig, placed_rows, with_hubness
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.methods.parts.placement import GeometryConfig, placed_rows, with_hubness
 from classnorm.nn.geometry import FeatureMoments
 from classnorm.training import Schedule, TrainingConfig, train
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -18,6 +16,7 @@ from torch import Tensor, nn
 
 from classnorm.data import SplitKind, ZeroShotDataset
 from classnorm.errors import ConfigError, unknown_name
+from classnorm.files import digest
 from classnorm.metrics import Calibration
 from classnorm.training import Checkpoints, History, Progress
 
@@ -180,4 +179,4 @@ def fit_key(dataset: ZeroShotDataset, method: str, config: MethodConfig, seed: i
         k: v for k, v in config.as_dict().items() if k not in ("calibration", "validation", "validation_splits")
     }
     document = [dataset.checksum, method, settings, seed]
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+    return digest(document)

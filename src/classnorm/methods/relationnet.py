@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from classnorm.data import ZeroShotDataset, recognise
+from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.episode import classes_of, prototypes_of
 from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.methods.parts.episode import classes_of, prototypes_of
 from classnorm.nn import AttributeEmbedder, AttributeNormalizationKind, initialize_
 from classnorm.training import Schedule, TrainingConfig, train
 
@@ -176,7 +176,7 @@ def fit(dataset: ZeroShotDataset, config: RelationNetConfig, seed: int, context:
 def paper(dataset: ZeroShotDataset) -> RelationNetConfig:
     """The publication's schedule: 200,000 steps and widths 1200 (AwA and other small sets of classes: 500,000 steps,
     widths 1024 and 400), the learning rate halved every 30,000."""
-    benchmark = recognise(dataset.class_names, dataset.n_rows)
+    benchmark = dataset.benchmark
     small = benchmark in ("AWA1", "AWA2") or (benchmark is None and dataset.n_classes <= 100)
     steps = 500_000 if small else 200_000
     steps_per_epoch = -(-len(dataset.split.train) // 32)

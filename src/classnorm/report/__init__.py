@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from classnorm.experiments.reproduce.artifact import Artifact
 from classnorm.files import replacing, write_text
 from classnorm.report.artifacts import artifact_sections
 from classnorm.report.differences import MEANING, Comparison, compare, reference_label
@@ -31,6 +30,7 @@ from classnorm.report.tables import (
     rich_table,
     terminal_table,
 )
+from classnorm.results.artifact import Artifact
 
 __all__ = [
     "SCORES",

@@ -6,13 +6,13 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from classnorm.experiments.reproduce.artifact import Artifact, Table, Verdict
-from classnorm.experiments.reproduce.claims import RULE
 from classnorm.files import replacing, write_json, write_text
 from classnorm.report.draw import draw
 from classnorm.report.page import html_document, html_image
 from classnorm.report.plots import png
 from classnorm.report.tables import csv_table, html_table, latex_table, markdown_table
+from classnorm.results.artifact import Artifact, Table
+from classnorm.results.verdicts import RULE, Verdict
 
 __all__ = ["artifact_sections", "markdown_page", "reproduction_page", "verdict_table", "write_artifact"]
 

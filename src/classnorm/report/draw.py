@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from classnorm.experiments.reproduce.artifact import Plot, Series
 from classnorm.report.plots import COLORS, legend, new_figure, plain
+from classnorm.results.artifact import Plot, Series
 
 __all__ = ["draw"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from classnorm.report.classes import worst_classes
+from classnorm.report.class_results import worst_classes
 from classnorm.report.differences import MEANING, Comparison
 from classnorm.report.plots import Style
 from classnorm.report.provenance import facts

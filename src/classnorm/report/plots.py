@@ -17,7 +17,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from classnorm.metrics import curve_of
-from classnorm.report.calibration import GroupCurves, Kind, group_curves, shared_values
+from classnorm.report.calibration_curves import GroupCurves, Kind, group_curves, shared_values
 from classnorm.report.summary import SCORES, Group, best_group
 
 __all__ = [

@@ -11,8 +11,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.experiments.run_folder import Result
-from classnorm.report.classes import ClassResults, class_results
+from classnorm.report.class_results import ClassResults, class_results
+from classnorm.results.numbers import mean, mean_text, std
+from classnorm.results.run_folder import Result
 
 __all__ = ["SCORES", "Group", "best_group", "by_dataset", "group_results", "unseen_examples"]
 
@@ -47,19 +48,15 @@ class Group:
         return [float(result.document[name]) for result in self.results]
 
     def mean(self, name: str) -> float:
-        return float(np.mean(self.values(name)))
+        return mean(self.values(name))
 
     def std(self, name: str) -> float:
         """Sample standard deviation over seeds, 0 for a single one."""
-        values = self.values(name)
-        return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        return std(self.values(name))
 
     def cell(self, name: str) -> str:
         """`mean ± std` for a table."""
-        if np.isnan(self.mean(name)):
-            return "–"
-        spread = f" ± {self.std(name):.1f}" if len(self.results) > 1 else ""
-        return f"{self.mean(name):.1f}{spread}"
+        return mean_text(self.values(name))
 
 
 def group_results(results: Sequence[Result]) -> list[Group]:

@@ -12,11 +12,11 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from classnorm.experiments.reproduce import artifact
-from classnorm.experiments.reproduce.artifact import Cell, Table
 from classnorm.metrics.bootstrap import Difference
 from classnorm.report.differences import Comparison
 from classnorm.report.summary import SCORES, Group
+from classnorm.results.artifact import Cell, Table, ranks
+from classnorm.results.numbers import signed
 
 __all__ = [
     "Cell",
@@ -24,10 +24,10 @@ __all__ = [
     "csv_document",
     "csv_table",
     "difference_table",
+    "group_ranks",
     "html_table",
     "latex_table",
     "markdown_table",
-    "ranks",
     "results_table",
     "terminal_table",
 ]
@@ -35,16 +35,14 @@ __all__ = [
 _TIMES = ("train_seconds", "fit_seconds")
 
 
-def ranks(groups: Sequence[Group], name: str) -> list[int | None]:
-    """The ranks of the groups' means, see `artifact.ranks`; a model alone has none."""
-    if len(groups) < 2:
-        return [None] * len(groups)
-    return artifact.ranks([group.mean(name) for group in groups])
+def group_ranks(groups: Sequence[Group], name: str) -> list[int | None]:
+    """The ranks of the groups' means; a model alone has none."""
+    return [None] if len(groups) == 1 else ranks([group.mean(name) for group in groups])
 
 
 def results_table(groups: Sequence[Group], title: str = "") -> Table:
     """Mean ± standard deviation of each score, one row per group of one dataset."""
-    rank = {name: ranks(groups, name) for name in SCORES}
+    rank = {name: group_ranks(groups, name) for name in SCORES}
     body = [
         [
             Cell(group.label),
@@ -70,12 +68,7 @@ def difference_table(comparison: Comparison, title: str = "") -> Table:
 def _interval(difference: Difference) -> str:
     if math.isnan(difference.value):
         return "–"
-    return f"{_signed(difference.value)} [{_signed(difference.low)}, {_signed(difference.high)}]"
-
-
-def _signed(value: float) -> str:
-    text = f"{value:+.1f}".replace("-", "−")
-    return "0.0" if text in ("+0.0", "−0.0") else text
+    return f"{signed(difference.value)} [{signed(difference.low)}, {signed(difference.high)}]"
 
 
 def terminal_table(groups: Sequence[Group], title: str) -> RichTable:

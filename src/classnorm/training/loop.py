@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from classnorm.errors import TrainingError
 from classnorm.training.checkpoint import load_checkpoint, save_checkpoint
 from classnorm.training.schedule import TrainingConfig, learning_rate, make_optimizer
+from classnorm.training.seeding import seeded
 
 __all__ = ["Batches", "Checkpoints", "Epoch", "History", "Progress", "train"]
 
@@ -69,7 +70,7 @@ class ShuffledRows:
         return math.ceil(self.n / self.size)
 
     def epoch(self, number: int) -> Iterator[Tensor]:
-        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + number) % 2**63)
+        generator = seeded(self.seed, number)
         yield from torch.split(torch.randperm(self.n, generator=generator).to(self.device), self.size)
 
 

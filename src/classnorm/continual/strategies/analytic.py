@@ -19,8 +19,8 @@ from classnorm.continual.config import StreamConfig
 from classnorm.continual.model import Learner
 from classnorm.continual.strategies.strategy import Problem, Strategy, StreamProgress, TaskEpoch
 from classnorm.errors import ConfigError
-from classnorm.methods.geometry import GeometryConfig
 from classnorm.methods.kernel import DescriptorKernel, KernelConfig, KernelModel, build, solve
+from classnorm.methods.parts.placement import GeometryConfig
 from classnorm.nn.geometry import FeatureMoments
 
 __all__ = ["Analytic", "AnalyticConfig", "KernelLearner"]

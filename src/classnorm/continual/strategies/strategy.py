@@ -18,7 +18,7 @@ from classnorm.continual.inputs import Inputs
 from classnorm.continual.model import Learner
 from classnorm.continual.stream import TaskStream
 from classnorm.errors import TrainingError
-from classnorm.training import make_optimizer
+from classnorm.training import make_optimizer, seeded
 
 __all__ = ["GradientStrategy", "Problem", "Strategy", "StreamProgress", "TaskEpoch"]
 
@@ -171,8 +171,7 @@ class GradientStrategy(Strategy):
 
     def reseed(self, task: int, epoch: int) -> None:
         """Make all that is drawn from here on depend on (seed, task, epoch) alone."""
-        seed = (self.problem.seed * 1_000_003 + task) * 1_000_003 + epoch
-        self.generator.manual_seed(seed % 2**63)
+        seeded(self.problem.seed, task, epoch, generator=self.generator)
 
     def shuffled(self, rows: Tensor) -> Tensor:
         return rows[torch.randperm(len(rows), generator=self.generator).to(rows.device)]

@@ -1,0 +1,196 @@
+"""An experiment (dataset, method, recipe, seed) and its run: fit, calibrate, score the test set once, write it down."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from classnorm.data import ZeroShotDataset
+from classnorm.errors import ConfigError
+from classnorm.files import digest, locked, make_folder, write_json
+from classnorm.methods import METHODS, FitContext, MethodConfig
+from classnorm.metrics import GZSLScores, gzsl_scores, side_scores
+from classnorm.results.numbers import json_number
+from classnorm.results.run_folder import ENCODER, RESULT, Result, write_arrays, write_result
+from classnorm.scoring import Scorer, fit_calibrated
+from classnorm.training import Device, Progress, pick_device
+
+__all__ = ["Experiment", "dataset_record", "run", "score", "versions"]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is run. Two equal experiments give equal results."""
+
+    dataset: ZeroShotDataset
+    method: str
+    recipe: str
+    config: MethodConfig
+    seed: int = 0
+    marker = RESULT
+
+    @cached_property
+    def key(self) -> str:
+        """Names everything that decides the result; the recipe's name does not."""
+        document = [self.dataset.checksum, self.method, self.config.as_dict(), self.seed]
+        return digest(document)
+
+    @property
+    def name(self) -> str:
+        """Its folder in a batch."""
+        return self.key[:16]
+
+    def run(self, folder: Path) -> None:
+        """As a task of the engine, which has no terminal to report to."""
+        run(self, folder, resume=True, checkpoint_every=10)
+
+
+def run(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    device: Device = "auto",
+    checkpoint_every: int = 0,
+    resume: bool = False,
+    announce: Callable[[str], Progress | None] = lambda stage: None,
+    command: str = "",
+) -> Result:
+    """Run an experiment into its folder.
+
+    With `resume` a finished run of the same experiment is read instead, and an interrupted one continues from its last
+    checkpoint. Without, what the folder held is replaced. Another process at the same run is waited for.
+    """
+    with locked(folder):
+        return _run(experiment, folder, device, checkpoint_every, resume, announce, command)
+
+
+def _run(
+    experiment: Experiment,
+    folder: Path,
+    device: Device,
+    checkpoint_every: int,
+    resume: bool,
+    announce: Callable[[str], Progress | None],
+    command: str,
+) -> Result:
+    if resume and (folder / RESULT).is_file():
+        result = Result.read(folder)
+        if result.document.get("key") != experiment.key:
+            raise ConfigError(
+                f"{folder}: holds a finished run with {_differing(result, experiment)}; choose another --out"
+            )
+        return result
+    experiment.config.check()
+    where = pick_device(device)
+    make_folder(folder)  # from here on a mistake would cost the result of an earlier run
+    with suppress(FileNotFoundError):
+        (folder / RESULT).unlink()  # unfinished from here on
+    dataset, config = experiment.dataset, experiment.config
+    context = FitContext(where, None, folder / "checkpoint" / "training.safetensors", checkpoint_every, resume)
+    fitted = fit_calibrated(
+        dataset, experiment.method, METHODS[experiment.method], config, experiment.seed, context, announce
+    )
+    logits, scores = score(fitted.scorer, dataset)
+    fitted.scorer.save(folder)
+    _write_encoder(folder, dataset)
+    _write_predictions(folder, fitted.scorer, dataset, logits)
+    document = {
+        "key": experiment.key,
+        "dataset": dataset_record(dataset),
+        "method": experiment.method,
+        "recipe": experiment.recipe,
+        "config": config.as_dict(),
+        "seed": experiment.seed,
+        "scores": {name: json_number(scores[name]) for name in scores},
+        "average": "class",
+        "calibration": str(fitted.scorer.calibration),
+        "validation": fitted.validation,
+        "train_seconds": round(fitted.train_seconds, 3),
+        "fit_seconds": round(fitted.fit_seconds, 3),
+        "parameters": sum(p.numel() for p in fitted.scorer.model.parameters()),
+        "device": str(where),
+        "threads": torch.get_num_threads(),
+        "versions": versions(),
+        "command": command,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    result = write_result(folder, document, fitted.history)
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+    return result
+
+
+def _write_encoder(folder: Path, dataset: ZeroShotDataset) -> None:
+    """What made the features, where the dataset says, so that the model can be asked about images."""
+    (folder / ENCODER).unlink(missing_ok=True)
+    if "encoder" in dataset.provenance:
+        with suppress(ValueError):  # a bundle of the user's own may say it in other words
+            write_json(folder / ENCODER, json.loads(dataset.provenance["encoder"]))
+
+
+def _differing(result: Result, experiment: Experiment) -> str:
+    """In what a finished run differs from the one that is wanted, for an error message."""
+    then, now = result.document.get("config", {}), experiment.config.as_dict()
+    settings = [f"{name} {then.get(name)} instead of {now[name]}" for name in now if then.get(name) != now[name]]
+    return ", ".join(settings[:3]) or "other data, method or seed"
+
+
+def score(scorer: Scorer, dataset: ZeroShotDataset) -> tuple[np.ndarray[Any, Any], GZSLScores]:
+    """Raw test logits [n, n_classes] and the scores under the scorer's calibration."""
+    rows = dataset.test_rows
+    logits = scorer.logits(dataset.features[rows])
+    calibrated = scorer.calibration.apply(logits, scorer.seen)
+    return logits, gzsl_scores(calibrated, dataset.labels[rows], scorer.seen)
+
+
+def dataset_record(dataset: ZeroShotDataset) -> dict[str, Any]:
+    """What a result says of its data."""
+    return {
+        "name": dataset.name,
+        "checksum": dataset.checksum,
+        "split_version": dataset.provenance.get("split", "own"),
+        "split_checksum": dataset.split.checksum,
+        "sizes": dataset.sizes,
+        "provenance": dataset.provenance,
+    }
+
+
+def versions() -> dict[str, str]:
+    """The versions that can change a result."""
+    packages = ("classnorm", "torch", "numpy", "scipy")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+def _write_predictions(folder: Path, scorer: Scorer, dataset: ZeroShotDataset, logits: np.ndarray[Any, Any]) -> None:
+    rows, seen = dataset.test_rows, scorer.seen
+    labels = dataset.labels[rows]
+    sides = side_scores(logits, labels, seen)
+    top = scorer.calibration.apply(logits, seen).argmax(axis=1)
+    write_arrays(
+        folder / "predictions.npz",
+        {
+            "row": rows,
+            "label": labels.astype(np.int32),
+            "top1": top.astype(np.int32),
+            "best_seen": sides.seen_class.astype(np.int32),
+            "best_unseen": sides.unseen_class.astype(np.int32),
+            "best_seen_score": sides.best_seen.astype(np.float32),
+            "best_unseen_score": sides.best_unseen.astype(np.float32),
+            "seen": seen,
+            "class_names": np.array(dataset.class_names),
+        },
+    )
+    if dataset.images is not None:
+        picks = dataset.example_positions()
+        write_arrays(folder / "examples.npz", {"position": picks, "image": np.asarray(dataset.images[rows[picks]])})

@@ -1,0 +1,68 @@
+"""Classes: how many rows they have in each part of the split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from classnorm.data.dataset import ZeroShotDataset
+from classnorm.inspection.measures import SHOWN, Spread
+from classnorm.inspection.words import counted, have, some
+
+__all__ = ["ClassFacts", "class_facts", "class_warnings"]
+
+_IMBALANCED = 20.0  # training rows of the largest seen class over those of the smallest
+
+
+@dataclass(frozen=True)
+class ClassFacts:
+    train_rows: Spread  # per seen class
+    imbalance: float  # largest over smallest
+    smallest: dict[str, int]  # the classes with the fewest training rows
+    single_row: int  # seen classes with one training row
+    test_seen_rows: Spread | None  # per class that has any
+    test_unseen_rows: Spread | None
+    seen_without_test_rows: int
+    without_rows: tuple[str, ...]
+
+
+def class_facts(dataset: ZeroShotDataset) -> ClassFacts:
+    train, test_seen, test_unseen = (
+        np.bincount(dataset.labels[rows], minlength=dataset.n_classes)
+        for rows in (dataset.split.train, dataset.split.test_seen, dataset.split.test_unseen)
+    )
+    seen = np.flatnonzero(train)
+    smallest = seen[np.argsort(train[seen], kind="stable")][:SHOWN]
+    spread = Spread.of(train[seen])
+    return ClassFacts(
+        train_rows=spread,
+        imbalance=spread.max / spread.min,
+        smallest={dataset.class_names[c]: int(train[c]) for c in smallest},
+        single_row=int((train == 1).sum()),
+        test_seen_rows=Spread.of(test_seen[test_seen > 0]) if test_seen.any() else None,
+        test_unseen_rows=Spread.of(test_unseen[test_unseen > 0]) if test_unseen.any() else None,
+        seen_without_test_rows=int((test_seen[seen] == 0).sum()),
+        without_rows=tuple(dataset.class_names[c] for c in np.flatnonzero(train + test_seen + test_unseen == 0)),
+    )
+
+
+def class_warnings(facts: ClassFacts, n_seen: int) -> Iterable[str]:
+    if n_seen < 3:
+        yield "fewer than 3 seen classes: none can be held out for validation, train with --calibration none"
+    name, rows = next(iter(facts.smallest.items()))
+    if facts.single_row:
+        single = [name for name, count in facts.smallest.items() if count == 1]
+        yield (
+            f"{counted(facts.single_row, 'seen class', 'seen classes')} {have(facts.single_row)} a single training row "
+            f"({some(single, facts.single_row)}): add rows, or move the class to the unseen ones"
+        )
+    elif facts.imbalance >= _IMBALANCED:
+        yield (
+            f"the largest seen class has {facts.imbalance:.0f} times the training rows of the smallest "
+            f"({name!r}, {rows}): the scores weigh both alike, add rows of the small ones"
+        )
+    if facts.seen_without_test_rows and facts.test_seen_rows is not None:
+        n = facts.seen_without_test_rows
+        yield f"{counted(n, 'seen class', 'seen classes')} {have(n)} no test row: left out of the seen accuracy"

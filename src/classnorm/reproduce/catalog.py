@@ -1,0 +1,38 @@
+"""All that can be reproduced, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from classnorm.reproduce.beyond import beyond
+from classnorm.reproduce.czsl import czsl_curves, czsl_table
+from classnorm.reproduce.figures import FIGURES
+from classnorm.reproduce.leaderboard import leaderboard
+from classnorm.reproduce.reproduction import Workshop, table_artifact
+from classnorm.reproduce.settings import hyperparameters, training_time
+from classnorm.reproduce.table_specs import TABLES
+from classnorm.results.artifact import Artifact
+
+__all__ = ["CATALOG", "Item"]
+
+
+@dataclass(frozen=True)
+class Item:
+    kind: str
+    title: str
+    make: Callable[[Workshop], Artifact]
+
+
+CATALOG: dict[str, Item] = {
+    **{name: Item("table", spec.title, partial(table_artifact, spec)) for name, spec in TABLES.items()},
+    "training-time": Item("table", "Training time", training_time),
+    "hyperparameters": Item("table", "Hyperparameters", hyperparameters),
+    "leaderboard": Item("table", "Every method, one protocol", leaderboard),
+    "beyond": Item("table", "Beyond the paper, part by part", beyond),
+    **{name: Item("figure", spec.title, spec.make) for name, spec in FIGURES.items()},
+    "czsl-table": Item("table", "Continual zero-shot learning", czsl_table),
+    "czsl-curves": Item("figure", "Continual zero-shot learning, task by task", czsl_curves),
+}
+"""In the order of the page."""

@@ -1,0 +1,125 @@
+"""What a reproduction or a diagnosis comes to: tables, plots and verdicts as plain data, which reports draw."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from classnorm.errors import DataError
+from classnorm.files import write_json
+from classnorm.results.verdicts import Verdict
+
+__all__ = ["ARTIFACT", "Artifact", "Cell", "Plot", "Series", "Table", "find_artifacts", "ranks"]
+
+ARTIFACT = "artifact.json"
+
+
+@dataclass(frozen=True)
+class Cell:
+    text: str
+    rank: int | None = None
+    """1 for the best of its column, 2 for the second best."""
+
+
+def ranks(means: Sequence[float]) -> list[int | None]:
+    """1 for the best mean, 2 for the second best, as far as the printed digits tell them apart; None for a NaN.
+
+    Those that tie share a rank: after two bests there is no second best.
+    """
+    places = [1 + sum(round(other, 1) > round(mean, 1) for other in means) for mean in means]
+    return [None if math.isnan(mean) or place > 2 else place for place, mean in zip(places, means, strict=True)]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The first column names the models, the others hold numbers."""
+
+    title: str
+    header: list[str]
+    body: list[list[Cell]]
+
+    @property
+    def is_ranked(self) -> bool:
+        return any(cell.rank for row in self.body for cell in row)
+
+    @classmethod
+    def of(cls, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+        """A table without ranks."""
+        return cls(title, list(header), [[Cell(text) for text in row] for row in rows])
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line, a box, a histogram or a point."""
+
+    label: str
+    model: str
+    """What is drawn; the same model has the same colour everywhere."""
+    x: list[float]
+    y: list[float]
+    low: list[float] | None = None
+    high: list[float] | None = None
+    variant: str = ""
+    """Tells lines of one model apart: the same variant has the same dashes everywhere."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    name: str
+    kind: Literal["lines", "boxes", "histogram", "points"]
+    title: str
+    x_label: str
+    y_label: str
+    series: list[Series]
+    log_x: bool = False
+    log_y: bool = False
+    lines_at: dict[str, float] = field(default_factory=dict)
+    """Horizontal lines: label → height."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A table or figure of the paper with what was measured here, or a diagnosis of one's own data."""
+
+    name: str
+    title: str
+    text: str
+    """What the paper shows there, or what was asked."""
+    tables: list[Table] = field(default_factory=list)
+    plots: list[Plot] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+    """The numbers behind it, for scripts."""
+
+    def save(self, folder: Path) -> None:
+        write_json(folder / ARTIFACT, {"format": "classnorm-artifact", **asdict(self)})
+
+    @classmethod
+    def load(cls, folder: Path) -> Artifact:
+        path = folder / ARTIFACT
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if document.pop("format") != "classnorm-artifact":
+                raise ValueError("another format")
+            return cls(
+                **{name: document[name] for name in ("name", "title", "text", "notes", "data")},
+                tables=[
+                    Table(t["title"], t["header"], [[Cell(**cell) for cell in row] for row in t["body"]])
+                    for t in document["tables"]
+                ],
+                plots=[Plot(**{**p, "series": [Series(**s) for s in p["series"]]}) for p in document["plots"]],
+                verdicts=[Verdict(**v) for v in document["verdicts"]],
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{path}: not readable; make it again") from error
+
+
+def find_artifacts(paths: Sequence[Path]) -> list[Artifact]:
+    """All artifacts in or below the given folders, in a stable order."""
+    folders = dict.fromkeys(file.parent for path in paths for file in sorted(path.rglob(ARTIFACT)))
+    return [Artifact.load(folder) for folder in folders]

@@ -1,0 +1,70 @@
+"""Whether claims hold: verdicts, and the rule that decides them over seeds and not by eye."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+__all__ = ["RULE", "Judgement", "Verdict", "judge_bounds", "judge_difference", "weakest"]
+
+RULE = (
+    "A claim that one model is better holds if it is better with every seed (models are compared seed by seed) and by "
+    "the stated margin on average; it holds weakly if it is better on average but one of the two fails; otherwise it "
+    "does not hold. A claim about a size holds if every seed is within the stated bounds, weakly if the mean is."
+)
+Judgement = Literal["holds", "holds weakly", "does not hold", "not measured"]
+_ORDER: tuple[Judgement, ...] = ("not measured", "does not hold", "holds weakly", "holds")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a claim of the paper holds on a dataset."""
+
+    claim: str
+    dataset: str
+    """Its name and features."""
+    measured: str
+    verdict: Judgement
+
+
+def judge_difference(better: Sequence[float], worse: Sequence[float], margin: float) -> Judgement:
+    """The rule for two models, one value per seed each; a NaN, where a side has no rows, was not measured.
+
+    >>> judge_difference([55, 56, 57], [50, 51, 52], margin=2)
+    'holds'
+    >>> judge_difference([55, 56, 51], [50, 51, 52], margin=2)
+    'holds weakly'
+    >>> judge_difference([50], [50], margin=2)
+    'does not hold'
+    """
+    differences = np.subtract(better, worse)
+    if bool(np.isnan(differences).any()):
+        return "not measured"
+    if float(differences.mean()) <= 0:
+        return "does not hold"
+    return "holds" if float(differences.mean()) >= margin and bool((differences > 0).all()) else "holds weakly"
+
+
+def judge_bounds(values: Sequence[float], low: float = -math.inf, high: float = math.inf) -> Judgement:
+    """The rule for a size.
+
+    >>> judge_bounds([0.5, 2.0], 0.1, 10.0), judge_bounds([0.05, 2.0], 0.1, 10.0), judge_bounds([20.0], 0.1, 10.0)
+    ('holds', 'holds weakly', 'does not hold')
+    """
+    array = np.asarray(values, dtype=float)
+    if bool(((array >= low) & (array <= high)).all()):
+        return "holds"
+    return "holds weakly" if low <= float(array.mean()) <= high else "does not hold"
+
+
+def weakest(*judgements: Judgement) -> Judgement:
+    """Of several judgements that a claim needs all of.
+
+    >>> weakest("holds", "does not hold")
+    'does not hold'
+    """
+    return min(judgements, key=_ORDER.index)

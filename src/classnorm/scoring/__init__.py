@@ -1,0 +1,36 @@
+"""From a trained method to calibrated predictions: `Scorer`, calibration by validation, export."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from classnorm.data import ZeroShotDataset
+from classnorm.methods import FitContext, resolve
+from classnorm.scoring.calibrated import CalibratedFit, fit_calibrated
+from classnorm.scoring.scorer import Scorer, Top
+from classnorm.training import Device, pick_device
+
+__all__ = ["CalibratedFit", "Scorer", "Top", "fit", "fit_calibrated"]
+
+
+def fit(
+    dataset: ZeroShotDataset,
+    method: str = "classnorm",
+    recipe: str = "reference",
+    seed: int = 0,
+    device: Device = "auto",
+    **changes: Any,
+) -> Scorer:
+    """Train a method on a dataset and return the scorer, calibrated as the recipe says.
+
+    Args:
+        changes: fields of the method's config that differ from the recipe, e.g. ``hidden=512``.
+
+    >>> from classnorm.data import synthetic, SyntheticConfig
+    >>> data = synthetic(SyntheticConfig(classes=10, unseen=3, rows=200, features=16))
+    >>> scorer = fit(data, hidden=32, epochs=2, calibration="none")
+    >>> scorer.scores(data.features[:5]).shape
+    (5, 10)
+    """
+    found, config = resolve(dataset, method, recipe, **changes)
+    return fit_calibrated(dataset, method, found, config, seed, FitContext(pick_device(device))).scorer

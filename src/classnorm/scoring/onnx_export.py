@@ -1,0 +1,257 @@
+"""A `Scorer` as ONNX graphs, for places that have onnxruntime and not PyTorch.
+
+Two files and nothing beside them:
+
+- ``FILE.onnx``: `features` [rows, d_z], `prototypes` [classes, d], `seen` [classes] → calibrated `scores` and
+  `probabilities`, both [rows, classes]. Prototypes and seen mask have the model's own classes as their default, so
+  features alone are enough.
+- ``FILE.prototypes.onnx``: `descriptors` [classes, d_a] → `prototypes` [classes, d], for new classes. Without input it
+  gives those of the model's own.
+
+Names and settings are in the metadata of each, as JSON under the key ``classnorm``; that of the first has the checksum
+of the second. So a model cannot lose its class names, and any language that onnxruntime speaks can use it.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import inspect
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from classnorm.errors import ConfigError, OutputError
+from classnorm.files import replacing
+from classnorm.methods.method import ZeroShotModel
+from classnorm.scoring.scorer import Scorer
+
+__all__ = ["export_onnx"]
+
+_IR_VERSION = 10  # read by onnxruntime since 1.18, of May 2024
+_LARGEST = 2_000_000_000  # bytes: what protobuf holds, and so one ONNX file
+_TOLERANCE = 1e-4  # of the largest score
+_CLASSES = 3  # at which the graphs are traced: anything but 1, which PyTorch would take for a constant
+
+
+class _Scores(nn.Module):
+    """Features, prototypes and seen mask → what `Scorer.scores` gives, and its softmax."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        super().__init__()
+        self.model = scorer.model
+        self.factor, self.shift = scorer.calibration.factor_and_shift
+        self.temperature = scorer.temperature
+
+    def forward(self, features: Tensor, prototypes: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+        logits = self.model.logits(features, prototypes)
+        scores = logits * torch.where(seen, self.factor, 1.0) - torch.where(seen, self.shift, 0.0)
+        return scores, (scores / self.temperature).softmax(dim=1)
+
+
+class _Prototypes(nn.Module):
+    """Descriptors → prototypes."""
+
+    def __init__(self, model: ZeroShotModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, descriptors: Tensor) -> Tensor:
+        return self.model.prototypes(descriptors)
+
+
+def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18) -> list[Path]:
+    """Write ``FILE.onnx`` and ``FILE.prototypes.onnx``, and return their paths.
+
+    A method that has no formula for the prototype of a new class (f-CLSWGAN trains one) has the first file only: add
+    the classes with `Scorer.add_classes` before. Nothing is written unless the graphs give what PyTorch gives.
+
+    Args:
+        path: ends in ``.onnx``.
+        opset: version of the ONNX operators, 18 or later.
+    """
+    path = Path(path)
+    if path.suffix != ".onnx":
+        raise ConfigError(f"{path}: the name of an ONNX file must end in .onnx")
+    onnx = _onnx()
+    scorer = dataclasses.replace(scorer, model=copy.deepcopy(scorer.model).cpu().eval())
+    table = scorer.prototypes()
+    _check_size([*scorer.model.state_dict().values(), torch.from_numpy(table)])
+    few = np.zeros(_CLASSES, dtype=np.int64)
+    inputs = {
+        "features": torch.zeros(2, scorer.d_z),
+        "prototypes": torch.from_numpy(table[few]),
+        "seen": torch.from_numpy(scorer.seen[few]),
+    }
+    try:
+        scores = _graph(_Scores(scorer), inputs, ["scores", "probabilities"], opset)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"the method {scorer.method} cannot be exported: ONNX has no form for its logits; use `classnorm predict`"
+        ) from error
+    try:
+        descriptors = torch.from_numpy(scorer.descriptors[few])
+        prototypes = _graph(_Prototypes(scorer.model), {"descriptors": descriptors}, ["prototypes"], opset)
+    except RuntimeError:
+        prototypes = None
+    contents = {path: scores}
+    about = _about(scorer)
+    second = path.with_suffix(".prototypes.onnx")
+    if prototypes is not None:
+        contents[second] = prototypes
+        _complete(onnx, prototypes, about, {"descriptors": scorer.descriptors})
+        about["prototypes_sha256"] = hashlib.sha256(prototypes.SerializeToString(deterministic=True)).hexdigest()
+    _complete(onnx, scores, about, {"prototypes": table, "seen": scorer.seen})
+    _verify(scorer, scores, prototypes)
+    with ExitStack() as stack:  # both are written before the first is renamed
+        for file, graph in contents.items():
+            stack.enter_context(replacing(file)).write_bytes(graph.SerializeToString(deterministic=True))
+    if prototypes is None:
+        second.unlink(missing_ok=True)  # of an earlier export: it does not belong to this one
+    return list(contents)
+
+
+def _onnx() -> Any:
+    """The onnx package, once it is sure that exporting can work."""
+    try:
+        import onnx
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"export needs {error.name}; pip install 'classnorm[onnx]'") from error
+    if "custom_translation_table" not in inspect.signature(torch.onnx.export).parameters:
+        raise ConfigError(f"export needs PyTorch 2.6 or later, this is {torch.__version__}; pip install -U torch")
+    return onnx
+
+
+def _check_size(tensors: Sequence[Tensor]) -> None:
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    if size > _LARGEST:
+        raise ConfigError(
+            f"the model has {size / 1e9:.1f} GB, an ONNX file at most 2; keep fewer classes (Scorer.only)"
+        )
+
+
+def _about(scorer: Scorer) -> dict[str, Any]:
+    return {
+        "format": "classnorm-onnx",
+        "version": 1,
+        "method": scorer.method,
+        "class_names": list(scorer.class_names),
+        "seen": scorer.seen.tolist(),
+        "feature_dim": scorer.d_z,
+        "descriptor_dim": scorer.d_a,
+        "calibration": str(scorer.calibration),
+        "temperature": scorer.temperature,
+        "versions": {name: version(name) for name in ("classnorm", "torch", "onnx", "onnxscript")},
+    }
+
+
+def _graph(module: nn.Module, inputs: Mapping[str, Tensor], outputs: Sequence[str], opset: int) -> Any:
+    """The ONNX model of a module, for any number of rows and classes; a `RuntimeError` where there is none."""
+    rows, classes = torch.export.Dim("rows"), torch.export.Dim("classes")
+    shapes = {name: {0: rows if name == "features" else classes} for name in inputs}
+    with _quiet(), torch.inference_mode(False), torch.enable_grad():  # some methods evaluate in blocks without grad
+        # Strict, because only that follows `len(tensor)` for any length.
+        traced = torch.export.export(module.eval(), (), dict(inputs), dynamic_shapes=shapes, strict=True)
+        program = torch.onnx.export(
+            traced,
+            input_names=list(inputs),
+            output_names=outputs,
+            dynamic_shapes=shapes,
+            opset_version=opset,
+            dynamo=True,
+            custom_translation_table={torch.ops.aten._cdist_forward.default: _cdist},
+            verbose=False,
+        )
+    assert program is not None
+    graph = program.model_proto
+    made = next(entry.version for entry in graph.opset_import if not entry.domain)
+    if made != opset:
+        raise ConfigError(f"opset {opset} cannot be had; use {made}")
+    return graph
+
+
+def _cdist(left: Any, right: Any, p: float, compute_mode: int | None = None) -> Any:
+    """Euclidean distances by differences, the exact way; the exporter knows none."""
+    from onnxscript import opset18
+
+    op: Any = opset18
+    if p != 2.0:
+        raise NotImplementedError(f"distances of the norm {p}")
+    differences = op.Sub(op.Unsqueeze(left, [1]), op.Unsqueeze(right, [0]))
+    return op.Sqrt(op.ReduceSumSquare(differences, [2], keepdims=0))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter talks about itself."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _complete(onnx: Any, graph: Any, about: dict[str, Any], defaults: dict[str, npt.NDArray[Any]]) -> None:
+    """Give the graph its metadata and the defaults of its inputs, and take away where on this machine it was traced."""
+    for part in (*graph.graph.node, *graph.graph.input, *graph.graph.output, *graph.graph.value_info, graph.graph):
+        del part.metadata_props[:]
+    graph.ir_version = min(graph.ir_version, _IR_VERSION)
+    graph.producer_name, graph.producer_version = "classnorm", about["versions"]["classnorm"]
+    onnx.helper.set_model_props(graph, {"classnorm": json.dumps(about, ensure_ascii=False)})
+    graph.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in defaults.items())
+    onnx.checker.check_model(graph, full_check=True)
+
+
+def _verify(scorer: Scorer, scores: Any, prototypes: Any | None) -> None:
+    """Compare with PyTorch on random features and on descriptors between those of two classes."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+
+    def run(graph: Any, inputs: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.float32]:
+        try:
+            session = onnxruntime.InferenceSession(graph.SerializeToString(), options, ["CPUExecutionProvider"])
+            result: npt.NDArray[np.float32] = session.run(None, inputs)[0]
+        except Exception as error:  # its errors have no type of their own
+            raise OutputError(
+                f"onnxruntime {onnxruntime.__version__} cannot run the exported graph, so nothing was written; "
+                "update it or choose a lower --opset"
+            ) from error
+        return result
+
+    features = np.random.default_rng(0).random((5, scorer.d_z), dtype=np.float32)
+    _compare("scores", run(scores, {"features": features}), scorer.scores(features))
+    if prototypes is not None:
+        between = (0.5 * (scorer.descriptors + np.roll(scorer.descriptors, 1, axis=0))).astype(np.float32)
+        _compare(
+            "prototypes",
+            run(prototypes, {"descriptors": between}),
+            dataclasses.replace(scorer, descriptors=between).prototypes(),
+        )
+
+
+def _compare(what: str, exported: npt.NDArray[Any], expected: npt.NDArray[Any]) -> None:
+    difference = float(np.abs(exported - expected).max())
+    if not difference <= _TOLERANCE * float(np.abs(expected).max()):
+        raise OutputError(
+            f"the exported {what} differ from PyTorch's by {difference:.2g}, so nothing was written; "
+            "try another --opset or other versions of torch and onnxruntime"
+        )

@@ -1,0 +1,336 @@
+"""`Scorer`: a trained model together with its classes; what is saved, loaded and asked for predictions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+from classnorm.data.dataset import FloatArray, check_descriptors, check_features
+from classnorm.errors import ClassNormError, ConfigError, DataError, ModelError, unknown_name
+from classnorm.files import replacing, write_json
+from classnorm.methods import METHODS, MethodConfig, ZeroShotModel
+from classnorm.metrics import Calibration, softmax
+from classnorm.training import Device, pick_device
+
+__all__ = ["Scorer", "Top"]
+
+_FORMAT = "classnorm-model"
+_VERSION = 1
+_BATCH_BYTES = 1 << 28  # logits computed together, so that memory stays bounded with many rows or classes
+_CHUNK = 1 << 20  # of these, ranked together: what fits a cache
+_SPARE = 3  # candidates beyond the best k: rows that even these leave undecided are sorted whole
+
+
+class Top(NamedTuple):
+    """The best classes of each row, best first. All [n, k]."""
+
+    indices: npt.NDArray[np.int64]
+    """Positions in `class_names`."""
+    scores: npt.NDArray[np.float64]
+    probabilities: npt.NDArray[np.float64]
+    """With all classes competing, not only these k."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scorer:
+    """Scores features against classes. Immutable: `add_classes`, `only` and `calibrated` return a new one."""
+
+    model: ZeroShotModel
+    method: str
+    config: MethodConfig
+    class_names: tuple[str, ...]
+    descriptors: npt.NDArray[np.float32]  # [n_classes, d_a]
+    seen: npt.NDArray[np.bool_]  # [n_classes]
+    d_z: int
+    calibration: Calibration = field(default_factory=Calibration)
+    temperature: float = 1.0
+    """Probabilities are the softmax of calibrated scores divided by this; it changes no prediction."""
+
+    def __repr__(self) -> str:
+        seen = int(self.seen.sum())
+        return (
+            f"Scorer(method={self.method!r}, {seen} seen and {len(self.seen) - seen} unseen classes, "
+            f"calibration={str(self.calibration)!r})"
+        )
+
+    @property
+    def d_a(self) -> int:
+        return int(self.descriptors.shape[1])
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def prototypes(self) -> npt.NDArray[np.float32]:
+        """[n_classes, d], what the method keeps of each class."""
+        result: npt.NDArray[np.float32] = self._prototypes.cpu().numpy().copy()
+        return result
+
+    @cached_property
+    @torch.inference_mode()
+    def _prototypes(self) -> torch.Tensor:
+        """Of all classes, computed once: a scorer and its model do not change."""
+        self.model.eval()
+        return self.model.prototypes(self._tensor(self.descriptors))
+
+    def logits(self, features: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Uncalibrated scores, [n, d_z] → [n, n_classes]. Features may be memory-mapped or float16."""
+        rows = self._rows(features)
+        result = np.empty((len(rows), len(self.class_names)), dtype=np.float32)
+        for part, block in self._blocks(rows, slice(None)):
+            result[part] = block.cpu().numpy()
+        return result
+
+    def scores(self, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Calibrated scores, [n, n_classes]."""
+        return self.calibration.apply(self.logits(features), self.seen)
+
+    def probabilities(self, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Of each class, [n, n_classes]: the softmax of the calibrated scores over the temperature."""
+        rows = self._rows(features)
+        result = np.empty((len(rows), len(self.class_names)))
+        for part, block in self._blocks(rows, slice(None)):
+            result[part] = softmax(self.calibration.apply(block.cpu().numpy(), self.seen), self.temperature)
+        return result
+
+    def top(self, features: npt.ArrayLike, k: int = 5) -> Top:
+        """The k best classes of each row, as `scores` ranks them; equal scores go to the class that comes first.
+
+        Memory stays bounded whatever the number of rows and classes: neither all scores nor all prototypes are held.
+        """
+        rows = self._rows(features)
+        k = min(k, len(self.class_names))
+        if k < 1:
+            raise ConfigError("top needs at least 1 class to give for each row")
+        indices: npt.NDArray[np.int64] = np.empty((len(rows), 0), dtype=np.int64)
+        scores: npt.NDArray[np.float64] = np.empty((len(rows), 0))
+        total = np.full((len(rows), 1), -np.inf)  # log of the sum of exp(score / temperature)
+        size = max(1, _BATCH_BYTES // (4 * max(self.d_a, self.d_z)))
+        for start in range(0, len(self.class_names) if len(rows) else 0, size):
+            classes = slice(start, start + size)
+            best = [self._best(block, classes, k) for _, block in self._blocks(rows, classes)]
+            found, values, log_sums = (np.concatenate(parts) for parts in zip(*best, strict=True))
+            indices, scores = np.hstack([indices, found + start]), np.hstack([scores, values])
+            order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+            indices, scores = np.take_along_axis(indices, order, axis=1), np.take_along_axis(scores, order, axis=1)
+            total = np.logaddexp(total, log_sums)
+        indices, scores = indices.reshape(-1, k), scores.reshape(-1, k)  # no rows have k columns, too
+        return Top(indices, scores, np.exp(np.minimum(scores / self.temperature - total, 0.0)))
+
+    @torch.inference_mode()
+    def _best(self, logits: torch.Tensor, classes: slice, k: int) -> tuple[npt.NDArray[Any], ...]:
+        """Of a block of logits: the k best columns of each row, their scores, and the row's log-sum of exponentials."""
+        seen = self.seen[classes]
+        factor, shift = self.calibration.factor_and_shift
+        k, width = min(k, len(seen)), min(k + _SPARE, len(seen))
+        mask = torch.from_numpy(seen).to(logits.device)
+        factors, shifts = torch.where(mask, factor, 1.0), torch.where(mask, shift, 0.0)
+        parts = []
+        for raw in torch.split(logits, max(1, _CHUNK // len(seen))):
+            rough = raw if self.calibration.kind == "none" else torch.addcmul(-shifts, raw, factors)
+            values, columns = rough.topk(width, dim=1)
+            # The candidates, in the order of their columns, get their scores in double precision as `scores` has them.
+            found, _ = columns.sort(dim=1)
+            index = found.cpu().numpy()
+            exact = self.calibration.apply(raw.gather(1, found).cpu().numpy(), seen[index])
+            order = np.argsort(-exact, axis=1, kind="stable")[:, :k]
+            index, exact = np.take_along_axis(index, order, axis=1), np.take_along_axis(exact, order, axis=1)
+            if width < len(seen):
+                # Single precision may have misjudged, and equal scores go by column: near ties are looked at whole.
+                worst = values[:, -1].cpu().double().numpy()
+                slack = 1e-6 * (np.abs(exact[:, -1]) + abs(shift) + np.abs(worst))
+                for row in np.flatnonzero(worst >= exact[:, -1] - slack):
+                    whole = self.calibration.apply(raw[row].cpu().numpy(), seen)
+                    index[row] = np.argsort(-whole, kind="stable")[:k]
+                    exact[row] = whole[index[row]]
+            highest = values[:, :1]
+            sums = rough.sub(highest).div_(self.temperature).exp_().sum(dim=1, keepdim=True)
+            logs = highest.cpu().double() / self.temperature + sums.cpu().double().log()
+            parts.append((index, exact, logs.numpy()))
+        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+
+    def _rows(self, features: npt.ArrayLike) -> FloatArray:
+        rows = np.asanyarray(features)
+        if rows.ndim != 2 or rows.shape[1] != self.d_z:
+            raise DataError(
+                f"features of shape {rows.shape} do not fit the model, which was trained on [n, {self.d_z}]"
+            )
+        return rows
+
+    @torch.inference_mode()
+    def _blocks(self, rows: FloatArray, classes: slice) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Logits of some classes, for as many rows at a time as bounded memory allows."""
+        descriptors = self.descriptors[classes]
+        whole = len(descriptors) == len(self.descriptors)
+        self.model.eval()
+        prototypes = self._prototypes if whole else self.model.prototypes(self._tensor(descriptors))
+        size = max(1, _BATCH_BYTES // (4 * max(len(descriptors), self.d_z)))
+        for start in range(0, len(rows), size):
+            part = slice(start, start + size)
+            yield part, self.model.logits(self._tensor(rows[part]), prototypes).float()
+
+    def predict(self, features: npt.ArrayLike) -> list[str]:
+        """The name of the best class of each row."""
+        checked = check_features(features, "features")
+        return [self.class_names[c] for c in self.top(checked, 1).indices[:, 0]]
+
+    def add_classes(self, descriptors: Mapping[str, npt.ArrayLike], where: str = "new classes") -> Self:
+        """A scorer that also knows these classes, as unseen ones.
+
+        A class that is known already may come again with the same descriptor (tables often list all classes); with
+        another one it is an error.
+        """
+        names = list(descriptors)
+        lengths = {np.size(np.asarray(descriptors[name])) for name in names}
+        if names and lengths != {self.d_a}:
+            wrong = next(name for name in names if np.size(np.asarray(descriptors[name])) != self.d_a)
+            raise DataError(
+                f"{where}: the descriptor of class {wrong!r} has {np.size(np.asarray(descriptors[wrong]))} dimensions; "
+                f"the model was trained on {self.d_a}"
+            )
+        table = (
+            check_descriptors([np.ravel(np.asarray(descriptors[n])) for n in names], names, where) if names else None
+        )
+        position = {name: i for i, name in enumerate(self.class_names)}
+        new = []
+        for i, name in enumerate(names):
+            assert table is not None
+            if name not in position:
+                new.append(i)
+            elif not np.allclose(table[i], self.descriptors[position[name]], rtol=1e-4, atol=1e-6):
+                raise DataError(
+                    f"{where}: class {name!r} is known to the model with another descriptor; rename the new one"
+                )
+        if not new or table is None:
+            return self
+        return replace(
+            self,
+            class_names=(*self.class_names, *(names[i] for i in new)),
+            descriptors=np.concatenate([self.descriptors, table[new]]),
+            seen=np.concatenate([self.seen, np.zeros(len(new), dtype=bool)]),
+        )
+
+    def only(self, names: Sequence[str]) -> Self:
+        """A scorer restricted to the named classes, in their order."""
+        position = {name: i for i, name in enumerate(self.class_names)}
+        unknown = [name for name in names if name not in position]
+        if unknown:
+            raise unknown_name("class", unknown[0], position)
+        index = np.array([position[name] for name in dict.fromkeys(names)], dtype=np.int64)
+        return replace(
+            self,
+            class_names=tuple(self.class_names[i] for i in index),
+            descriptors=self.descriptors[index],
+            seen=self.seen[index],
+        )
+
+    def calibrated(self, calibration: Calibration, temperature: float | None = None) -> Self:
+        """A scorer with another calibration and, if one is given, another temperature."""
+        return replace(
+            self, calibration=calibration, temperature=self.temperature if temperature is None else temperature
+        )
+
+    def _tensor(self, array: FloatArray) -> torch.Tensor:
+        return torch.from_numpy(np.array(array, dtype=np.float32)).to(self.device)  # a copy: memory maps are read-only
+
+    def save(self, folder: Path | str) -> Path:
+        """Write `model.safetensors` and `model.json` into `folder`, and return it."""
+        folder = Path(folder)
+        tensors = {f"model.{name}": t.detach().cpu().contiguous() for name, t in self.model.state_dict().items()}
+        tensors["descriptors"] = torch.from_numpy(np.array(self.descriptors))  # a copy: it may be mapped read-only
+        content = save_tensors(tensors)
+        with replacing(folder / "model.safetensors") as temporary:
+            temporary.write_bytes(content)
+        write_json(
+            folder / "model.json",
+            {
+                "format": _FORMAT,
+                "version": _VERSION,
+                "method": self.method,
+                "config": self.config.as_dict(),
+                "feature_dim": self.d_z,
+                "descriptor_dim": self.d_a,
+                "calibration": {"kind": self.calibration.kind, "value": self.calibration.value},
+                "temperature": self.temperature,
+                "class_names": list(self.class_names),
+                "seen": self.seen.tolist(),
+                "sha256": hashlib.sha256(content).hexdigest(),
+            },
+        )
+        return folder
+
+    @classmethod
+    def load(cls, path: Path | str, device: Device = "auto") -> Scorer:
+        """Read what `save` wrote; `path` is the folder or either file in it."""
+        folder = Path(path)
+        if folder.name in ("model.json", "model.safetensors") and not folder.is_dir():
+            folder = folder.parent
+        document, content = _read_model(folder)
+        try:
+            if document["method"] not in METHODS:
+                raise unknown_name("method", document["method"], METHODS)
+            method = METHODS[document["method"]]
+            config = method.config(**document["config"])
+            tensors = load_tensors(content)
+            descriptors = tensors.pop("descriptors").numpy()
+            weights = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+            model = method.build(config, int(document["descriptor_dim"]), int(document["feature_dim"]), weights)
+            model.load_state_dict(weights)
+            names, seen = tuple(document["class_names"]), np.array(document["seen"], dtype=bool)
+            if not len(names) == len(seen) == len(descriptors):
+                raise ValueError("class names, seen mask and descriptors differ in length")
+            temperature = float(document.get("temperature", 1.0))  # files of before it was saved have none
+            if not (math.isfinite(temperature) and temperature > 0):
+                raise ValueError(f"temperature {temperature}")
+            return cls(
+                model.to(pick_device(device)).eval(),
+                document["method"],
+                config,
+                names,
+                descriptors,
+                seen,
+                int(document["feature_dim"]),
+                Calibration(**document["calibration"]),
+                temperature,
+            )
+        except ClassNormError:
+            raise
+        except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+            raise ModelError(
+                f"{folder}: the model files do not fit together ({str(error).splitlines()[0]}); train the model again"
+            ) from error
+
+
+def _read_model(folder: Path) -> tuple[dict[str, Any], bytes]:
+    """The JSON document and the bytes of the tensors, which must belong together."""
+    paths = (folder / "model.json", folder / "model.safetensors")
+    for path in paths:
+        if not path.is_file():
+            below = sorted(found.parent for found in folder.glob("*/model.json"))[:1]
+            hint = f"did you mean {below[0]}?" if below else "give the folder of a finished run"
+            raise ModelError(f"{path}: no such file; {hint}")
+    try:
+        document = json.loads(paths[0].read_text(encoding="utf-8"))
+        content = paths[1].read_bytes()
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{paths[0]}: not readable ({error}); train the model again") from error
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise ModelError(f"{paths[0]}: not a classnorm model; give the folder of a run of `classnorm train`")
+    if document.get("version") != _VERSION:
+        raise ModelError(f"{paths[0]}: model format {document.get('version')} is not understood; update classnorm")
+    if document.get("sha256") != hashlib.sha256(content).hexdigest():
+        raise ModelError(f"{paths[1]}: damaged, or not the file that model.json belongs to; train the model again")
+    return document, content

@@ -1,0 +1,300 @@
+"""Tables a user brings: the same numbers from every kind of file, and plain words for what is wrong in one."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from classnorm.data.table_files import read_descriptors, read_features
+from classnorm.errors import DataError
+
+NAMES = ["okapi", "zebra, plains", "Größe"]
+TABLE = np.array([[0.25, 1e-3, -2.0], [4.0, 0.0, 3.5], [1.0, 2.0, 1 / 3]])
+
+
+def write_csv(path: Path, rows: list[list[Any]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def named_rows() -> list[list[Any]]:
+    return [[name, *row.tolist()] for name, row in zip(NAMES, TABLE, strict=True)]
+
+
+def csv_without_header(folder: Path) -> Path:
+    return write_csv(folder / "new.csv", named_rows())
+
+
+def csv_with_header(folder: Path) -> Path:
+    return write_csv(folder / "new.csv", [["class", "size", "speed", "age"], *named_rows()])
+
+
+def csv_with_numbered_columns(folder: Path) -> Path:
+    return write_csv(folder / "new.csv", [["", 0, 1, 2], *named_rows()])  # what pandas writes of an array
+
+
+def csv_with_named_and_numbered_columns(folder: Path) -> Path:
+    return write_csv(folder / "new.csv", [["class", 0, 1, 2], *named_rows()])
+
+
+def csv_of_a_spreadsheet(folder: Path) -> Path:
+    path = csv_with_header(folder)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n") + b"\r\n\r\n")
+    return path
+
+
+def parquet(folder: Path) -> Path:
+    pq.write_table(
+        pa.table({"name": NAMES, "x": TABLE[:, 0], "y": TABLE[:, 1], "z": TABLE[:, 2]}), folder / "new.parquet"
+    )
+    return folder / "new.parquet"
+
+
+def parquet_with_categories(folder: Path) -> Path:
+    names = pa.array(NAMES).dictionary_encode()
+    pq.write_table(
+        pa.table({"name": names, "x": TABLE[:, 0], "y": TABLE[:, 1], "z": TABLE[:, 2]}), folder / "new.parquet"
+    )
+    return folder / "new.parquet"
+
+
+def json_file(folder: Path) -> Path:
+    document = dict(zip(NAMES, TABLE.tolist(), strict=True))
+    (folder / "new.json").write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+    return folder / "new.json"
+
+
+def npy_and_txt(folder: Path) -> Path:
+    np.save(folder / "new.npy", TABLE)
+    (folder / "new.txt").write_text("\n".join(NAMES) + "\n", encoding="utf-8")
+    return folder / "new.npy"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        csv_without_header,
+        csv_with_header,
+        csv_with_numbered_columns,
+        csv_with_named_and_numbered_columns,
+        csv_of_a_spreadsheet,
+        parquet,
+        parquet_with_categories,
+        json_file,
+        npy_and_txt,
+    ],
+)
+def test_descriptors_are_the_same_from_every_kind_of_file(tmp_path: Path, write: Callable[[Path], Path]) -> None:
+    descriptors = read_descriptors(write(tmp_path))
+    assert list(descriptors) == NAMES
+    np.testing.assert_array_equal(np.stack(list(descriptors.values())), TABLE)
+
+
+def test_a_thousand_columns_are_told_from_a_header(tmp_path: Path) -> None:
+    rows = [[f"c{i}", *range(i, 1000 + i)] for i in range(1, 4)]
+    assert list(read_descriptors(write_csv(tmp_path / "new.csv", rows))) == ["c1", "c2", "c3"]
+
+
+def features_npy(folder: Path) -> Path:
+    np.save(folder / "x.npy", TABLE)
+    return folder / "x.npy"
+
+
+def features_npz(folder: Path) -> Path:
+    np.savez(folder / "x.npz", features=TABLE, labels=np.zeros(3))
+    return folder / "x.npz"
+
+
+def features_csv(folder: Path) -> Path:
+    return write_csv(folder / "x.csv", TABLE.tolist())
+
+
+def features_csv_with_header(folder: Path) -> Path:
+    return write_csv(folder / "x.csv", [["a", "b", "c"], *TABLE.tolist()])
+
+
+def features_csv_with_numbered_columns(folder: Path) -> Path:
+    return write_csv(folder / "x.csv", [[0, 1, 2], *TABLE.tolist()])
+
+
+def features_csv_with_names(folder: Path) -> Path:
+    return write_csv(folder / "x.csv", [[f"{i}.jpg", *row] for i, row in enumerate(TABLE.tolist())])
+
+
+def features_parquet(folder: Path) -> Path:
+    pq.write_table(pa.table({f"f{i}": TABLE[:, i] for i in range(3)}), folder / "x.parquet")
+    return folder / "x.parquet"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        features_npy,
+        features_npz,
+        features_csv,
+        features_csv_with_header,
+        features_csv_with_numbered_columns,
+        features_csv_with_names,
+        features_parquet,
+    ],
+)
+def test_features_are_the_same_from_every_kind_of_file(tmp_path: Path, write: Callable[[Path], Path]) -> None:
+    np.testing.assert_array_equal(read_features(write(tmp_path)), TABLE.astype(np.float32))
+
+
+def test_features_of_a_matlab_file_are_one_row_an_image(tmp_path: Path, write_mat: Callable[..., None]) -> None:
+    write_mat(tmp_path / "x.mat", {"features": TABLE[:2].T})
+    np.testing.assert_array_equal(read_features(tmp_path / "x.mat"), TABLE[:2].astype(np.float32))
+
+
+def test_half_precision_features_stay_memory_mapped(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", TABLE.astype(np.float16))
+    features = read_features(tmp_path / "x.npy")
+    assert isinstance(features, np.memmap) and features.dtype == np.float16
+
+
+def csv_text(text: str) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        (folder / "new.csv").write_text(text, encoding="utf-8")
+        return folder / "new.csv"
+
+    return write
+
+
+def json_text(text: str) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        (folder / "new.json").write_text(text, encoding="utf-8")
+        return folder / "new.json"
+
+    return write
+
+
+def raw(name: str, content: bytes) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        (folder / name).write_bytes(content)
+        return folder / name
+
+    return write
+
+
+def npy_and_names(array: np.ndarray, names: bytes) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        np.save(folder / "new.npy", array)
+        (folder / "new.txt").write_bytes(names)
+        return folder / "new.npy"
+
+    return write
+
+
+def parquet_of_vectors(folder: Path) -> Path:
+    pq.write_table(pa.table({"name": NAMES, "vector": TABLE.tolist()}), folder / "new.parquet")
+    return folder / "new.parquet"
+
+
+def parquet_with_dates(folder: Path) -> Path:
+    dates = pa.array([0, 1, 2], pa.timestamp("s"))
+    pq.write_table(pa.table({"name": NAMES, "x": TABLE[:, 0], "day": dates}), folder / "new.parquet")
+    return folder / "new.parquet"
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (csv_text("1,2,3\n4,5,6\n"), "the first column must hold class names"),
+        (csv_text("okapi,1,2\nzebra,1\n"), "class 'zebra' has 1 values, the first 2"),
+        (csv_text("okapi,1,2\nzebra,1,tall\n"), "class 'zebra' holds 'tall', which is not a number"),
+        (csv_text("okapi,1,2\nokapi,3,4\n"), "class name 'okapi' occurs twice"),
+        (csv_text("name,size\n"), "holds no rows"),
+        (csv_text(""), "holds no rows"),
+        (csv_text("okapi\nzebra\n"), "holds no"),
+        (raw("new.csv", b"okapi,1,\xff\xfe\n"), "not a readable CSV file"),
+        (json_text("[1, 2]"), "must hold"),
+        (json_text("{}"), "must hold"),
+        (json_text('{"okapi": [1, 2'), "not readable JSON"),
+        (json_text('{"okapi": 5}'), "class 'okapi' must be a list of numbers"),
+        (json_text('{"okapi": null}'), "class 'okapi' must be a list of numbers"),
+        (json_text('{"okapi": "123"}'), "class 'okapi' must be a list of numbers"),
+        (json_text('{"okapi": [1, "tall"]}'), "class 'okapi' holds 'tall', which is not a number"),
+        (json_text('{"okapi": [1, [2]]}'), "class 'okapi' holds .*which is not a number"),
+        (json_text('{"okapi": [1], "zebra": [1, 2]}'), "class 'zebra' has 2 values, the first 1"),
+        (json_text('{"okapi": [1' + "0" * 400 + "]}"), "class 'okapi' holds .*which is not a number"),
+        (json_text('{"okapi": [1], "okapi": [2]}'), "class name 'okapi' occurs twice"),
+        (raw("new.json", b'{"\xff": [1]}'), "not readable JSON"),
+        (raw("new.parquet", b"not parquet"), "not a readable Parquet file"),
+        (raw("new.npy", b"not an array"), r"new\.txt: no such file"),
+        (npy_and_names(TABLE, b"okapi\nzebra\n"), r"2 class names for a table of shape \(3, 3\)"),
+        (npy_and_names(TABLE[0], b"okapi\nzebra\nquagga\n"), "3 class names for a table of shape"),
+        (npy_and_names(np.array([["a"], ["b"]]), b"okapi\nzebra\n"), "not numbers"),
+        (npy_and_names(TABLE, b"okapi\n\xff\nquagga\n"), r"new\.txt: not readable"),
+        (parquet_of_vectors, "class 'okapi' holds .*which is not a number"),
+        (parquet_with_dates, "not numbers"),
+        (raw("new.xlsx", b""), "cannot be read from a .xlsx file; use .csv, .parquet, .json, .npy"),
+    ],
+)
+def test_what_is_wrong_with_descriptors_is_said_in_plain_words(
+    tmp_path: Path, write: Callable[[Path], Path], message: str
+) -> None:
+    with pytest.raises(DataError, match=rf"new\.\w+: .*{message}" if "txt" not in message else message):
+        read_descriptors(write(tmp_path))
+
+
+def pickled(folder: Path) -> Path:
+    np.save(folder / "x.npy", np.array([{}], dtype=object))
+    return folder / "x.npy"
+
+
+def truncated(folder: Path) -> Path:
+    path = features_npy(folder)
+    path.write_bytes(path.read_bytes()[:-8])
+    return path
+
+
+def not_finite(folder: Path) -> Path:
+    return write_csv(folder / "x.csv", [[1, 2], [3, "nan"]])
+
+
+def empty_matrix(folder: Path) -> Path:
+    np.save(folder / "x.npy", np.zeros((3, 0)))
+    return folder / "x.npy"
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda folder: folder / "x.npy", "no such file"),
+        (lambda folder: raw("x.txt", b"1 2 3")(folder), "features cannot be read from a .txt file"),
+        (lambda folder: raw("x", b"1 2 3")(folder), "features cannot be read from a nameless file"),
+        (lambda folder: raw("x.npy", b"1 2 3")(folder), "not a readable .npy file"),
+        (lambda folder: raw("x.npy", b"")(folder), "not a readable .npy file"),
+        (pickled, "not a readable .npy file"),
+        (truncated, "not a readable .npy file"),
+        (not_finite, r"features of row 1 \(0-based\) hold NaN"),
+        (empty_matrix, "features have no columns"),
+    ],
+)
+def test_what_is_wrong_with_features_is_said_in_plain_words(
+    tmp_path: Path, write: Callable[[Path], Path], message: str
+) -> None:
+    with pytest.raises(DataError, match=rf"x(\.\w+)?: {message}"):
+        read_features(write(tmp_path))
+
+
+def test_a_cell_array_is_not_a_feature_matrix(tmp_path: Path, write_mat: Callable[..., None]) -> None:
+    write_mat(tmp_path / "x.mat", {"features": ["a", "b"]}, "v7.3")
+    with pytest.raises(DataError, match=r"x\.mat: features must be a numeric matrix"):
+        read_features(tmp_path / "x.mat")
+
+
+def test_an_npz_file_without_features_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=TABLE)
+    with pytest.raises(DataError, match=r"x\.npz: the array 'features' is missing"):
+        read_features(tmp_path / "x.npz")

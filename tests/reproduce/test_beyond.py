@@ -1,0 +1,52 @@
+"""The ablations beyond the paper, on a tiny dataset."""
+
+import contextlib
+from dataclasses import replace
+
+import pytest
+
+from classnorm.data import SyntheticConfig, synthetic
+from classnorm.experiments.engine import Engine
+from classnorm.reproduce.benchmarks import Column
+from classnorm.reproduce.beyond import beyond
+from classnorm.reproduce.reproduction import Effort, Workshop
+from classnorm.results.run_folder import find_results
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    data = synthetic(SyntheticConfig(classes=20, unseen=5, rows=400, features=16, attributes=12, noise=0.5))
+    column = Column("tiny", "tiny", "simulated", changes={"hidden": 16, "epochs": 2}, loaded=replace(data, name="tiny"))
+    folder = tmp_path_factory.mktemp("beyond")
+    workshop = Workshop(
+        [column], Effort(seeds=1, shorten=50), Engine(jobs=1), folder, lambda what: contextlib.nullcontext()
+    )
+    return beyond(workshop), find_results([folder / "runs"])
+
+
+def test_each_row_leaves_out_one_part_of_the_whole(made):
+    artifact, results = made
+    kernel, best = artifact.tables
+    whole = {"Kernel prototypes": kernel, "3-layer MLP + CN, recipe best": best}
+    configs = {result.document["recipe"]: result.document["config"] for result in results}
+    for label, table in whole.items():
+        for row in table.body:
+            name = row[0].text
+            if name.startswith("…"):
+                changed = {key for key, value in configs[name].items() if value != configs[label][key]}
+                assert 1 <= len(changed) <= 3, (name, changed)
+
+
+def test_the_table_shows_what_the_runs_scored(made):
+    artifact, results = made
+    scores = {result.document["recipe"]: result.scores["harmonic"] for result in results}
+    for table in artifact.tables:
+        for row in table.body:
+            assert float(row[3].text) == pytest.approx(scores[row[0].text], abs=0.051)
+
+
+def test_whitening_is_swept_from_none_to_beyond_full(made):
+    [plot] = made[0].plots
+    assert [series.label for series in plot.series] == ["H", "T1"]
+    assert plot.series[0].x[0] == 0.0 and plot.series[0].x[-1] > 0.5
+    assert len(made[0].verdicts) == 8
