@@ -9,6 +9,7 @@ __all__ = [
     "ClassNormError",
     "ConfigError",
     "DataError",
+    "DivergedError",
     "ModelError",
     "OutputError",
     "TrainingError",
@@ -36,6 +37,10 @@ class ModelError(ClassNormError):
 
 class TrainingError(ClassNormError):
     """Training that cannot go on."""
+
+
+class DivergedError(TrainingError):
+    """A loss that is not finite, or rises without bound: the same training would diverge again."""
 
 
 class OutputError(ClassNormError):

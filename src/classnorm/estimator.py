@@ -19,7 +19,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.data.dataset import check_features
 from classnorm.errors import ClassNormError, ModelError
 from classnorm.files import write_json
-from classnorm.methods import ClassNormConfig, FitContext, resolve
+from classnorm.methods import ClassNormConfig, FitContext, FitJob, resolve
 from classnorm.metrics import (
     choose_calibration,
     expected_calibration_error,
@@ -166,9 +166,9 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
-        method, config = resolve(dataset, self.method, self.recipe, **self._changes(described, len(seen), len(y)))
-        context = FitContext(pick_device(self.device))
-        fitted = fit_calibrated(dataset, self.method, method, config, int(seed), context, self._announce)
+        changes = self._changes(described, len(seen), len(y))
+        job = FitJob(dataset, *resolve(dataset, self.method, self.recipe, **changes), int(seed))
+        fitted = fit_calibrated(job, FitContext(pick_device(self.device)), self._announce)
         self.classes_, self.seen_mask_, self.scorer_ = classes, dataset.seen, fitted.scorer
         self.mean_, self.scale_, self._described = mean, scale, described
         self.validation_ = fitted.validation

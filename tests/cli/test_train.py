@@ -162,8 +162,8 @@ def test_the_table_goes_to_stdout_and_progress_to_stderr(capsys, bundle, tmp_pat
     main(["train", str(bundle), *QUICK, "--calibration", "none", "--out", str(tmp_path)])
     out, err = capsys.readouterr()
     assert "AUSUC" in out
-    assert "epoch 3/3" in err
-    assert "epoch" not in out
+    assert "training: 3/3, loss" in err
+    assert "loss" not in out
 
 
 def test_the_default_folder_says_dataset_method_and_recipe(capsys, bundle, tmp_path, monkeypatch):

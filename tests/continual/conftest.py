@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from classnorm.continual import STRATEGIES, FeatureInputs, TaskStream, configure
-from classnorm.continual.strategies import Problem
+from classnorm.continual.strategies import StreamProblem
 from classnorm.data import SyntheticConfig, synthetic
 
 CPU = torch.device("cpu")
@@ -42,7 +42,7 @@ def before(stream, fast):
     def build(name, **changes):
         config = fast(name, **changes)
         learner = STRATEGIES[name].new_learner(config, stream.dataset.d_a, stream.dataset.d_z, 0, None)
-        problem = Problem.of(stream, learner, FeatureInputs.of(stream.dataset, CPU), 0, CPU)
+        problem = StreamProblem.of(stream, learner, FeatureInputs.of(stream.dataset, CPU), 0, CPU)
         return STRATEGIES[name](problem, config)
 
     return build

@@ -81,8 +81,8 @@ def test_a_killed_run_resumes_to_the_same_bits(stream, tmp_path, at):
     class Killed(Exception):
         pass
 
-    def kill(report):
-        if report.task == at:
+    def kill(step):
+        if step.done == at:
             raise Killed
 
     whole = run_stream(stream, "analytic")

@@ -37,7 +37,7 @@ def test_tasks_have_the_sizes_asked_for_or_nearly_equal_ones(dataset, tasks, exp
     [("CUB", 200, [20] * 10), ("SUN", 717, [47] * 3 + [48] * 12), (None, 50, [5] * 10)],
 )
 def test_a_benchmark_has_its_own_tasks(monkeypatch, benchmark, classes, expected):
-    monkeypatch.setattr("classnorm.continual.stream.recognise", lambda *_: benchmark)
+    monkeypatch.setattr("classnorm.data.dataset.recognise", lambda *_: benchmark)
     data = synthetic(SyntheticConfig(classes=classes, unseen=2, rows=2 * classes, features=2, attributes=2))
     assert sizes(TaskStream.make(data)) == expected
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from classnorm.data import SyntheticConfig, read_splits, save_gbu, simulate, synthetic
-from classnorm.data.gbu_benchmarks import recognise
-from classnorm.data.xlsa17 import _BENCHMARKS
+from classnorm.data.gbu_benchmarks import _BENCHMARKS, recognise
 from classnorm.errors import DataError
 
 

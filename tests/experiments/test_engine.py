@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic
-from classnorm.errors import ConfigError
-from classnorm.experiments.engine import ERROR, Engine, finished, run_tasks
+from classnorm.errors import ConfigError, DivergedError
+from classnorm.experiments.engine import ERROR, Engine, Failure, finished, run_converging, run_tasks
 from classnorm.experiments.experiment import Experiment
 from classnorm.methods import resolve
 from classnorm.results.run_folder import Result
@@ -105,7 +105,7 @@ def test_a_finished_task_is_not_run_again(dataset, tmp_path, engine):
 @pytest.mark.parametrize("engine", BACKENDS.values(), ids=BACKENDS)
 def test_a_failed_task_is_recorded_and_does_not_stop_the_others(dataset, tmp_path, engine):
     tasks = [Note(dataset, n, fail=n == 1) for n in range(4)]
-    assert run_tasks(tasks, tmp_path, engine) == {"task-1": "ValueError: this one cannot work"}
+    assert run_tasks(tasks, tmp_path, engine) == {"task-1": Failure("ValueError: this one cannot work", "ValueError")}
     assert [finished(task, tmp_path) for task in tasks] == [True, False, True, True]
     assert "Traceback" in json.loads((tmp_path / "task-1" / ERROR).read_text())["traceback"]
 
@@ -135,7 +135,7 @@ def test_a_task_that_no_worker_survives_is_given_up_and_the_others_are_done(data
     tasks = [Note(dataset, 0), Deadly(dataset, 1), Note(dataset, 2)]
     failed = run_tasks(tasks, tmp_path, Engine(jobs=2))
     assert list(failed) == ["task-1"]
-    assert "died" in failed["task-1"]
+    assert "died" in failed["task-1"].message
     assert finished(tasks[0], tmp_path)
     assert finished(tasks[2], tmp_path)
 
@@ -150,7 +150,7 @@ class Forgetful(Note):
 
 def test_a_task_that_leaves_no_result_counts_as_failed(dataset, tmp_path):
     failed = run_tasks([Forgetful(dataset, 0), Note(dataset, 1)], tmp_path, Engine(jobs=1))
-    assert failed == {"task-0": "it ended without a result"}
+    assert failed == {"task-0": Failure("it ended without a result")}
 
 
 def test_two_batches_on_the_same_folders_do_not_run_a_task_twice(dataset, tmp_path):
@@ -167,7 +167,7 @@ def test_two_batches_on_the_same_folders_do_not_run_a_task_twice(dataset, tmp_pa
 def test_progress_counts_up_to_all_tasks(dataset, tmp_path):
     seen = []
     tasks = [Note(dataset, n, seconds=0.4) for n in range(4)]
-    run_tasks(tasks, tmp_path, Engine(jobs=2), lambda done, of: seen.append((done, of)))
+    run_tasks(tasks, tmp_path, Engine(jobs=2), lambda step: seen.append((step.done, step.total)))
     assert seen[-1] == (4, 4)
     assert seen == sorted(seen)
     assert len(seen) > 1
@@ -224,7 +224,7 @@ def test_a_real_ray_cluster_with_two_workers_gives_identical_scores_and_files(
     assert all((root / task.name / "log.txt").read_text() == "ran\n" for task in notes_)
     # A task that fails there is recorded here.
     assert run_tasks([Note(dataset, 9, fail=True)], root, Engine(backend="ray", jobs=2)) == {
-        "task-9": "ValueError: this one cannot work"
+        "task-9": Failure("ValueError: this one cannot work", "ValueError")
     }
 
 
@@ -232,3 +232,23 @@ def test_a_ray_cluster_that_is_not_there_is_a_clear_error(dataset, tmp_path):
     pytest.importorskip("ray", reason="skipped: Ray is not installed")
     with pytest.raises(ConfigError, match=r"no Ray cluster at 127\.0\.0\.1:1"):
         run_tasks([Note(dataset, 0)], tmp_path, Engine(backend="ray", address="127.0.0.1:1"))
+
+
+@dataclass(frozen=True)
+class Diverging(Note):
+    """Diverges, and counts how often it was tried."""
+
+    def run(self, folder):
+        with (folder / "tries.txt").open("a") as file:
+            file.write("tried\n")
+        raise DivergedError("training diverged: the loss is not finite")
+
+
+def test_a_task_that_diverged_is_not_tried_again_one_that_failed_otherwise_is(dataset, tmp_path):
+    tasks = [Diverging(dataset, 0), Note(dataset, 1, fail=True)]
+    for _ in range(2):
+        failed = run_converging(tasks, tmp_path, Engine(jobs=1))
+        assert [failed[task.name].diverged for task in tasks] == [True, False]
+    assert (tmp_path / "task-0" / "tries.txt").read_text() == "tried\n"
+    assert json.loads((tmp_path / "task-0" / ERROR).read_text())["kind"] == "DivergedError"
+    assert run_converging([tasks[0], Note(dataset, 1)], tmp_path, Engine(jobs=1)).keys() == {"task-0"}

@@ -81,7 +81,7 @@ def test_the_history_has_a_line_per_epoch(result):
 def test_a_killed_run_resumes_to_the_same_result(result, dataset, tmp_path, killed_in):
     def announce(stage):
         def progress(epoch):
-            if stage == killed_in and epoch.number == 5:
+            if stage == killed_in and epoch.done == 5:
                 raise Killed
 
         return progress
@@ -96,7 +96,7 @@ def test_a_killed_run_resumes_to_the_same_result(result, dataset, tmp_path, kill
         folder,
         checkpoint_every=2,
         resume=True,
-        announce=lambda stage: lambda epoch: events.append((stage, epoch.number)),
+        announce=lambda stage: lambda epoch: events.append((stage, epoch.done)),
     )
     assert events[0] == (killed_in, 5)  # the checkpoint of epoch 4 was the last one
     assert resumed.scores == result.scores

@@ -18,8 +18,7 @@ from classnorm.data import SyntheticConfig, save_bundle, synthetic, validation_d
 from classnorm.errors import TrainingError
 from classnorm.experiments.engine import Engine
 from classnorm.experiments.search import SearchConfig, search
-from classnorm.experiments.space import Choice, Range
-from classnorm.methods import resolve
+from classnorm.methods import Choice, Range, resolve
 from classnorm.metrics import choose_calibration, side_scores
 from classnorm.scoring import fit
 

@@ -3,8 +3,9 @@
 import pytest
 
 from classnorm.errors import ConfigError
-from classnorm.experiments.space import DEFAULT_SPACES, Choice, Range, grid, parse_space
-from classnorm.methods import METHODS, ClassNormConfig
+from classnorm.experiments.space import parse_space
+from classnorm.methods import METHODS, Choice, ClassNormConfig, Range
+from classnorm.methods.space import grid
 
 BASE = ClassNormConfig()
 
@@ -58,7 +59,7 @@ def test_a_grid_over_a_range_is_refused():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_spaces_of_its_own_settings(method):
-    for space in DEFAULT_SPACES[method].values():
+    for space in (METHODS[method].space, METHODS[method].search_space("grid")):
         for name, values in space.items():
             for value in values.values if isinstance(values, Choice) else (values.low, values.high):
                 METHODS[method].config().replace(**{name: int(value) if getattr(values, "whole", False) else value})

@@ -10,8 +10,8 @@ import pytest
 
 from classnorm.data import Split, SyntheticConfig, synthetic
 from classnorm.errors import ConfigError, DataError
-from classnorm.experiments.space import DEFAULT_SPACES, grid
 from classnorm.methods import METHODS, resolve
+from classnorm.methods.space import grid
 from classnorm.scoring import Scorer, fit
 
 # Settings that make training short; a method takes those that it has.
@@ -204,8 +204,8 @@ def test_an_unknown_setting_is_refused_by_name(dataset, method):
 
 @each_method
 def test_there_is_a_space_to_search_for_either_sampler(method):
-    assert DEFAULT_SPACES[method].keys() >= {"grid", "tpe"}
-    assert len(grid(DEFAULT_SPACES[method]["grid"])) > 1
+    assert METHODS[method].space
+    assert len(grid(METHODS[method].search_space("grid"))) > 1
 
 
 @each_method

@@ -98,7 +98,7 @@ def test_a_resumed_training_ends_in_the_same_weights(small_dataset, tmp_path):
     whole = method.fit(small_dataset, config, 0, FitContext(torch.device("cpu")))
 
     def stop(epoch):
-        if epoch.number == 2:
+        if epoch.done == 2:
             raise KeyboardInterrupt
 
     context = FitContext(torch.device("cpu"), stop, tmp_path / "state.safetensors", checkpoint_every=1)

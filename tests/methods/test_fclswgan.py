@@ -146,7 +146,7 @@ def test_no_test_row_touches_the_weights(world):
 
 def test_an_interrupted_training_resumes_to_the_same_weights(world, tmp_path):
     def stop(epoch):
-        if epoch.number == 2:
+        if epoch.done == 2:
             raise KeyboardInterrupt
 
     cpu, file = torch.device("cpu"), tmp_path / "training.safetensors"
@@ -162,8 +162,8 @@ def test_an_interrupted_training_resumes_to_the_same_weights(world, tmp_path):
 def test_progress_and_history_tell_the_same_epochs(world):
     told = []
     fitted = quick_fit(world[0], FitContext(torch.device("cpu"), told.append))
-    assert [(epoch.number, epoch.total) for epoch in told] == [(1, 3), (2, 3), (3, 3)]
-    assert [epoch.loss for epoch in told] == [record["loss"] for record in fitted.history]
+    assert [(epoch.done, epoch.total) for epoch in told] == [(1, 3), (2, 3), (3, 3)]
+    assert [epoch.note for epoch in told] == [f"loss {record['loss']:.3f}" for record in fitted.history]
 
 
 def test_a_wild_learning_rate_diverges_in_one_line(world):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic, validation_dataset
-from classnorm.methods import FitContext, resolve
+from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.metrics import (
     Calibration,
     calibrated_scores,
@@ -40,7 +40,7 @@ def test_a_calibration_by_validation_raises_the_harmonic_mean_of_a_biased_model(
 )
 def test_the_chosen_calibration_is_the_best_on_validation_fits_made_by_hand(small_dataset, small, name, kind):
     method, config = resolve(small_dataset, calibration=name, validation_splits=2, **small)
-    fitted = fit_calibrated(small_dataset, "classnorm", method, config, 0, CPU)
+    fitted = fit_calibrated(FitJob(small_dataset, method, config), CPU)
     sides = []
     for number in range(2):
         part = validation_dataset(small_dataset, "matched", seed=number)
@@ -56,7 +56,7 @@ def test_the_chosen_calibration_is_the_best_on_validation_fits_made_by_hand(smal
 def test_a_fixed_calibration_runs_no_validation_fit(small_dataset, small):
     stages = []
     method, config = resolve(small_dataset, calibration="scale:0.9", **small)
-    fitted = fit_calibrated(small_dataset, "classnorm", method, config, 0, CPU, announce=stages.append)
+    fitted = fit_calibrated(FitJob(small_dataset, method, config), CPU, announce=stages.append)
     assert stages == ["training"]
     assert fitted.scorer.calibration == Calibration("scale", 0.9)
     assert fitted.validation is None
@@ -64,13 +64,13 @@ def test_a_fixed_calibration_runs_no_validation_fit(small_dataset, small):
 
 def test_the_time_of_the_final_fit_is_part_of_the_whole(small_dataset, small):
     method, config = resolve(small_dataset, calibration="validation", **small)
-    fitted = fit_calibrated(small_dataset, "classnorm", method, config, 0, CPU)
+    fitted = fit_calibrated(FitJob(small_dataset, method, config), CPU)
     assert 0 < fitted.train_seconds < fitted.fit_seconds
 
 
 def test_the_record_holds_the_scores_of_validation_fits_against_scale_and_bias(small_dataset, small):
     method, config = resolve(small_dataset, calibration="validation", validation_splits=2, **small)
-    fitted = fit_calibrated(small_dataset, "classnorm", method, config, 0, CPU)
+    fitted = fit_calibrated(FitJob(small_dataset, method, config), CPU)
     record = json.loads(json.dumps(fitted.validation, allow_nan=False))
     parts = [validation_dataset(small_dataset, "matched", seed=number) for number in range(2)]
     logits = [fit(part, calibration="none", **small).logits(part.features[part.test_rows]) for part in parts]
@@ -90,7 +90,7 @@ def test_the_record_holds_the_scores_of_validation_fits_against_scale_and_bias(s
 
 def test_the_temperature_is_that_of_calibrated_validation_scores(small_dataset, small):
     method, config = resolve(small_dataset, calibration="validation:bias", validation_splits=2, **small)
-    fitted = fit_calibrated(small_dataset, "classnorm", method, config, 0, CPU)
+    fitted = fit_calibrated(FitJob(small_dataset, method, config), CPU)
     scores, labels = [], []
     for number in range(2):
         part = validation_dataset(small_dataset, "matched", seed=number)
@@ -116,7 +116,7 @@ def test_classes_of_one_row_each_leave_nothing_to_calibrate_on_and_a_record_that
         table[:5] + 0.1, np.arange(5), table, [f"class {i}" for i in range(6)], train=np.arange(5), name="tiny"
     )
     method, config = resolve(data, "kernel")
-    fitted = fit_calibrated(data, "kernel", method, config, 0, FitContext(torch.device("cpu")))
+    fitted = fit_calibrated(FitJob(data, method, config), CPU)
     json.dumps(fitted.validation, allow_nan=False)
     assert fitted.validation["harmonic"] is None
     assert fitted.scorer.temperature == 1.0

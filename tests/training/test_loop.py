@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from classnorm.errors import ConfigError, ModelError, TrainingError
-from classnorm.training import Checkpoints, TrainingConfig, train
+from classnorm.errors import ConfigError, DivergedError, ModelError
+from classnorm.training import FitContext, TrainingConfig, train
 
 N, D, K = 300, 6, 3
 
@@ -30,6 +30,10 @@ def linear():
 def run(model, config, **options):
     features, labels = problem()
     return train(model, lambda x, y: F.cross_entropy(model(x), y), features, labels, config, **options)
+
+
+def context(path, key, every=0, resume=False, progress=None):
+    return FitContext(torch.device("cpu"), progress, path, every, resume, key)
 
 
 def test_training_learns_a_linearly_separable_problem():
@@ -140,19 +144,18 @@ def test_a_killed_training_resumes_to_bit_identical_weights(tmp_path, optimizer)
     run(whole, config)
 
     def kill(epoch):
-        if epoch.number == 7:
+        if epoch.done == 7:
             raise Killed
 
     path = tmp_path / "state.safetensors"
     with pytest.raises(Killed):
-        run(linear(), config, checkpoints=Checkpoints(path, "key", every=3), progress=kill)
+        run(linear(), config, context=context(path, "key", every=3, progress=kill))
     epochs = []
     resumed = linear()
     history = run(
         resumed,
         config,
-        checkpoints=Checkpoints(path, "key", every=3, resume=True),
-        progress=lambda e: epochs.append(e.number),
+        context=context(path, "key", every=3, resume=True, progress=lambda e: epochs.append(e.done)),
     )
     assert epochs == [7, 8, 9]  # the checkpoint of epoch 6 was the last one
     assert len(history) == 9
@@ -164,9 +167,9 @@ def test_a_finished_training_resumes_without_a_step(tmp_path):
     config = TrainingConfig(epochs=4, batch_size=32)
     path = tmp_path / "state.safetensors"
     whole, resumed = linear(), linear()
-    run(whole, config, checkpoints=Checkpoints(path, "key", every=3))
+    run(whole, config, context=context(path, "key", every=3))
     epochs = []
-    run(resumed, config, checkpoints=Checkpoints(path, "key", resume=True), progress=lambda e: epochs.append(e.number))
+    run(resumed, config, context=context(path, "key", resume=True, progress=lambda e: epochs.append(e.done)))
     assert epochs == []
     assert torch.equal(whole.weight, resumed.weight)
 
@@ -174,17 +177,17 @@ def test_a_finished_training_resumes_without_a_step(tmp_path):
 def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     path = tmp_path / "state.safetensors"
     config = TrainingConfig(epochs=2, batch_size=32)
-    run(linear(), config, checkpoints=Checkpoints(path, "one", every=1))
+    run(linear(), config, context=context(path, "one", every=1))
     with pytest.raises(ConfigError, match="another recipe"):
-        run(linear(), config, checkpoints=Checkpoints(path, "two", resume=True))
+        run(linear(), config, context=context(path, "two", resume=True))
 
 
 def test_a_damaged_checkpoint_is_refused_by_name(tmp_path):
     path = tmp_path / "state.safetensors"
-    run(linear(), TrainingConfig(epochs=2, batch_size=32), checkpoints=Checkpoints(path, "key", every=1))
+    run(linear(), TrainingConfig(epochs=2, batch_size=32), context=context(path, "key", every=1))
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ModelError, match=r"state\.safetensors"):
-        run(linear(), TrainingConfig(epochs=2, batch_size=32), checkpoints=Checkpoints(path, "key", resume=True))
+        run(linear(), TrainingConfig(epochs=2, batch_size=32), context=context(path, "key", resume=True))
 
 
 def test_a_loss_that_is_not_finite_stops_with_step_rate_and_hint():
@@ -197,7 +200,7 @@ def test_a_loss_that_is_not_finite_stops_with_step_rate_and_hint():
         return value * float("nan") if len(calls) == 7 else value
 
     features, labels = torch.ones(16, 1), torch.zeros(16, dtype=torch.long)
-    with pytest.raises(TrainingError, match=r"step 7 \(epoch 2, learning rate 0\.0005\); try less"):
+    with pytest.raises(DivergedError, match=r"step 7 \(epoch 2, learning rate 0\.0005\); try less"):
         train(
             model, loss, features, labels, TrainingConfig(epochs=3, batch_size=4, schedule="constant"), hint="try less"
         )
@@ -210,5 +213,5 @@ def test_a_loss_that_grows_a_hundredfold_stops_the_training():
     config = TrainingConfig(
         epochs=40, batch_size=4, optimizer="sgd", lr=1.05, momentum=0.0, weight_decay=0.0, schedule="constant"
     )
-    with pytest.raises(TrainingError, match=r"rose from 1 to .* \(epoch 26,"):
+    with pytest.raises(DivergedError, match=r"rose from 1 to .* \(epoch 26,"):
         train(model, lambda x, _: model(x).square().mean(), torch.ones(4, 1), torch.zeros(4, dtype=torch.long), config)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,7 @@ from classnorm.errors import ConfigError, unknown_name
 from classnorm.methods.classnorm import ClassNormConfig, prepare
 from classnorm.methods.method import TrainingRows
 from classnorm.nn import Initialization
+from classnorm.training import TrainingConfig, train
 
 __all__ = ["SMOOTHNESS_MODELS", "gradient_norms"]
 
@@ -52,20 +54,39 @@ def gradient_norms(
         raise ConfigError("iterations, every and probes must be at least 1")
     rows = TrainingRows.of(dataset, torch.device("cpu"))
     network, logits = _model(dataset, config, model, seed, rows)
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-4, fused=True)
     n_parameters = sum(p.numel() for p in network.parameters())
-    generator = torch.Generator().manual_seed(seed)
-    network.train()
+    batches = _Batches(len(rows.labels), iterations, torch.Generator().manual_seed(seed))
     norms = []
-    for step in range(iterations):
+
+    def measure(step: int) -> None:
         if step % every == 0:
-            probed = [_gradient_norm(network, logits, *_batch(rows, generator, noise=1.0)) for _ in range(probes)]
+            probed = [_gradient_norm(network, logits, *_noisy(rows, batches)) for _ in range(probes)]
             norms.append(max(probed) / n_parameters)
-        features, labels = _batch(rows, generator)
-        optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(logits(features), labels).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+
+    def loss(features: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits(features), labels)
+
+    training = TrainingConfig(epochs=1, lr=1e-4, weight_decay=0.0, schedule="constant")
+    train(network, loss, rows.features, rows.labels, training, batches=batches, on_step=measure)
     return norms
+
+
+@dataclass(frozen=True)
+class _Batches:
+    """Batches of 256 rows drawn with replacement, from the generator that also draws the probes."""
+
+    n: int
+    iterations: int
+    generator: torch.Generator
+
+    def __len__(self) -> int:
+        return self.iterations
+
+    def draw(self) -> Tensor:
+        return torch.randint(self.n, (256,), generator=self.generator)
+
+    def epoch(self, number: int) -> Iterator[Tensor]:
+        return (self.draw() for _ in range(self.iterations))
 
 
 def _model(
@@ -89,12 +110,11 @@ def _model(
     return problem.model, lambda features: problem.logits(F.normalize(features, dim=1))
 
 
-def _batch(rows: TrainingRows, generator: torch.Generator, noise: float = 0.0) -> tuple[Tensor, Tensor]:
-    chosen = torch.randint(len(rows.labels), (256,), generator=generator)
+def _noisy(rows: TrainingRows, batches: _Batches) -> tuple[Tensor, Tensor]:
+    """A batch of training rows with standard normal noise."""
+    chosen = batches.draw()
     features = rows.features[chosen]
-    if noise:
-        features = features + noise * torch.randn(features.shape, generator=generator)
-    return features, rows.labels[chosen]
+    return features + torch.randn(features.shape, generator=batches.generator), rows.labels[chosen]
 
 
 def _gradient_norm(network: nn.Module, logits: Callable[[Tensor], Tensor], features: Tensor, labels: Tensor) -> float:

@@ -12,7 +12,7 @@ import tyro
 
 from classnorm import analysis
 from classnorm.analysis.advice import attribute_advice, smoothness_advice, variance_advice
-from classnorm.cli.console import batch_progress, notice, print_json, print_table
+from classnorm.cli.console import notice, print_json, print_table, stage_progress
 from classnorm.cli.options import DataOptions, OutputOptions, parse
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
@@ -52,7 +52,7 @@ class Options:
             self.effort,
             self.engine,
             out,
-            lambda what: batch_progress(what, self.output.quiet),
+            lambda what: stage_progress(what, self.output.quiet),
         )
         artifacts = [FIGURES[name].make(workshop) for name in _FIGURES[kind]]
         advice = _advice(kind, dataset, artifacts)

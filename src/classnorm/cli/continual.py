@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from classnorm.cli.console import batch_progress, notice, print_json, print_table, stream_progress
+from classnorm.cli.console import notice, print_json, print_table, stage_progress
 from classnorm.cli.options import DataOptions, OutputOptions, chosen_seeds, given, parse_with_settings
 from classnorm.continual import STRATEGIES, ContinualConfig, StreamConfig, TaskStream, configure, read_image_split
 from classnorm.data import ZeroShotDataset
@@ -111,7 +111,7 @@ class Continual:
                 notice(f"replacing the finished run {out / f'seed-{experiment.seed}'}", self.output.quiet)
         documents = []
         for experiment in experiments:
-            with stream_progress(f"seed {experiment.seed}", self.output.quiet) as progress:
+            with stage_progress(f"seed {experiment.seed}", self.output.quiet) as progress:
                 folder = out / f"seed-{experiment.seed}"
                 document = run_continual(
                     experiment,
@@ -145,7 +145,7 @@ class Continual:
         grid = dataclasses.replace(grid, bias=grid.bias or self.calibrate).without(fixed)
         if not grid.names:
             raise ConfigError("--validation-tasks has nothing to choose: all settings that it varies are given")
-        with batch_progress("validation sequence", self.output.quiet) as progress:
+        with stage_progress("validation sequence", self.output.quiet) as progress:
             return validated(
                 experiments,
                 out / "validation",

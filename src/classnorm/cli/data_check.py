@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import tyro
 from rich import box
-from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from classnorm.cli.console import notice, print_json, print_table
+from classnorm.cli.console import print_json, print_table, stage_progress
 from classnorm.cli.options import DataOptions, OutputOptions, parse
-from classnorm.data import ZeroShotDataset
 from classnorm.inspection import Inspection, RowPair, Spread, inspect_dataset, search_cost
 
 _LONG = 5e11  # operations: about ten seconds on one core
@@ -43,7 +38,8 @@ class DataCheck:
 
     def run(self) -> None:
         dataset = self.source.load(self.data)
-        with _progress(dataset, self.output.quiet) as progress:
+        stage = f"comparing {len(dataset.test_rows)} test rows with {len(dataset.split.train)} training rows"
+        with stage_progress(stage, self.output.quiet or search_cost(dataset) < _LONG) as progress:
             inspection = inspect_dataset(dataset, progress=progress)
         if self.output.json:
             print_json(inspection.as_dict())
@@ -52,22 +48,6 @@ class DataCheck:
         for text in inspection.warnings:
             print(f"warning: {text}")
         print(inspection.verdict)
-
-
-@contextmanager
-def _progress(dataset: ZeroShotDataset, quiet: bool) -> Iterator[Callable[[float], None] | None]:
-    """A bar on stderr where the comparison of test and training rows takes long; off a terminal, a line."""
-    if quiet or search_cost(dataset) < _LONG:
-        yield None
-        return
-    stage = f"comparing {len(dataset.test_rows)} test rows with {len(dataset.split.train)} training rows"
-    if not sys.stderr.isatty():
-        notice(stage)
-        yield None
-        return
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(stage, total=1.0)
-        yield lambda share: bars.update(task, completed=share)
 
 
 def _table(inspection: Inspection) -> Table:

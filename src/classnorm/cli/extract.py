@@ -10,7 +10,7 @@ from typing import Annotated
 
 import tyro
 
-from classnorm.cli.console import image_progress, notice, print_json
+from classnorm.cli.console import notice, print_json, stage_progress
 from classnorm.cli.image_options import ImageOptions, name_skipped
 from classnorm.cli.options import DataOptions, OutputOptions, parse
 from classnorm.data.images import ImageTable
@@ -64,7 +64,7 @@ class Extract:
         finish(table)  # a mistake is told before hours are spent
         encoder = self.how.load_encoder(self._tell)
         started = time.monotonic()
-        with image_progress(self.output.quiet) as progress:
+        with stage_progress("extract", self.output.quiet) as progress:
             result = extract_features(
                 table,
                 encoder,

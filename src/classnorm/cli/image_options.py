@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from classnorm.cli.console import image_progress, notice
+from classnorm.cli.console import notice, stage_progress
 from classnorm.cli.options import DataOptions
 from classnorm.data.images import ImageTable, find_images
 from classnorm.encoders import Encoder, frozen_encoder
@@ -61,7 +61,7 @@ class ImageOptions:
         folder = out or Path("runs") / table.name
         table = self.described(table, folder / "descriptors.npz", tell)
         encoder = self.load_encoder(tell)
-        with image_progress(quiet) as progress:
+        with stage_progress("extract", quiet) as progress:
             prepared = prepare(
                 table,
                 encoder,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from classnorm.cli.console import image_progress, notice, print_json
+from classnorm.cli.console import notice, print_json, stage_progress
 from classnorm.cli.image_options import name_skipped
 from classnorm.cli.options import OutputOptions, parse
 from classnorm.data.images import list_images
@@ -101,7 +101,7 @@ class Predict:
     def _encoded(self, images: dict[str, Path]) -> tuple[list[str], Any]:
         """Names and features of the images that can be read; the others are named and left out."""
         encoder = self._encoder()
-        with image_progress(self.output.quiet) as progress:
+        with stage_progress("extract", self.output.quiet) as progress:
             features, reasons = encode_images(
                 list(images.values()), encoder, device=pick_device(self.device), progress=progress
             )

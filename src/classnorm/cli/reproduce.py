@@ -11,7 +11,7 @@ from typing import Annotated
 
 import tyro
 
-from classnorm.cli.console import batch_progress, notice, print_json, print_table
+from classnorm.cli.console import notice, print_json, print_table, stage_progress
 from classnorm.cli.options import OutputOptions, parse
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.experiments.engine import Engine
@@ -116,7 +116,7 @@ class Reproduce:
                 notice(column.missing, self.output.quiet)
         if all(column.missing for column in columns):
             raise ConfigError("none of the datasets is at hand; add glyphs-light to --data, which needs no file")
-        show = partial(batch_progress, quiet=self.output.quiet)
+        show = partial(stage_progress, quiet=self.output.quiet)
         return Workshop(columns, effort, self.engine, self.out, show, self.image_split)
 
     def _everything(self) -> list[Artifact]:

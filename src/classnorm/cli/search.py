@@ -11,15 +11,15 @@ import tyro
 from rich import box
 from rich.table import Table
 
-from classnorm.cli.console import batch_progress, notice, print_json, print_table
+from classnorm.cli.console import notice, print_json, print_table, stage_progress
 from classnorm.cli.options import DataOptions, MethodCommand, OutputOptions, given, parse_for_method
 from classnorm.errors import ConfigError, TrainingError
 from classnorm.experiments.engine import Engine, run_tasks
 from classnorm.experiments.experiment import Experiment, dataset_record
 from classnorm.experiments.search import SearchConfig, Trial, search, trials_csv, write_recipe
-from classnorm.experiments.space import DEFAULT_SPACES, Space, parse_space
+from classnorm.experiments.space import parse_space
 from classnorm.files import replacing, write_text
-from classnorm.methods import MethodConfig, resolve
+from classnorm.methods import MethodConfig, Space, method_named, resolve
 from classnorm.report import SCORES, group_results, terminal_table
 from classnorm.report.plots import png
 from classnorm.report.search_plot import parallel_coordinates
@@ -66,17 +66,17 @@ class Search(MethodCommand):
         for text in dataset.notices:
             notice(text, self.output.quiet)
         out = self.out or Path("runs") / dataset.name / f"{self.method}-search-{self.how.sampler}"
-        with batch_progress("validation fits", self.output.quiet) as progress:
+        with stage_progress("validation fits", self.output.quiet) as progress:
             trials, best = search(dataset, self.method, base, space, self.how, out / "fits", self.engine, progress)
         write_text(out / "trials.csv", trials_csv(trials))
         with replacing(out / "trials.png") as temporary:
             temporary.write_bytes(png(parallel_coordinates([asdict(trial) for trial in trials])))
         write_recipe(out / "recipe.json", self.method, best)
         experiments = [Experiment(dataset, self.method, "search", best, seed) for seed in range(self.seeds)]
-        with batch_progress("runs of the winner", self.output.quiet) as progress:
+        with stage_progress("runs of the winner", self.output.quiet) as progress:
             failed = run_tasks(experiments, out / "test", self.engine, progress)
         if failed:
-            raise TrainingError(f"the winner could not be trained: {next(iter(failed.values()))}")
+            raise TrainingError(f"the winner could not be trained: {next(iter(failed.values())).message}")
         results = [Result.read(out / "test" / experiment.name) for experiment in experiments]
         if self.output.json:
             print_json(self._document(dataset_record(dataset), trials, best, results, out))
@@ -94,7 +94,7 @@ class Search(MethodCommand):
         if self.space:
             return parse_space(self.space, base)
         fixed = given(self.settings)
-        defaults = DEFAULT_SPACES.get(self.method, {}).get(self.how.sampler, {})
+        defaults = method_named(self.method).search_space(self.how.sampler)
         return {name: values for name, values in defaults.items() if name not in fixed}
 
     def _document(

@@ -4,7 +4,7 @@ from classnorm.continual.config import ContinualConfig, StreamConfig
 from classnorm.continual.inputs import FeatureInputs, Inputs
 from classnorm.continual.model import Learner
 from classnorm.continual.runner import StreamResult, configure, run_stream
-from classnorm.continual.strategies import STRATEGIES, Strategy, StreamProgress, TaskEpoch
+from classnorm.continual.strategies import STRATEGIES, Strategy
 from classnorm.continual.stream import TaskStream, read_image_split
 
 __all__ = [
@@ -15,9 +15,7 @@ __all__ = [
     "Learner",
     "Strategy",
     "StreamConfig",
-    "StreamProgress",
     "StreamResult",
-    "TaskEpoch",
     "TaskStream",
     "configure",
     "read_image_split",

@@ -63,7 +63,7 @@ def load_record(folder: Path, key: str, device: torch.device) -> tuple[Record, d
     if metadata.get("key") != key:
         raise ConfigError(
             f"{folder}: holds a run with another stream, strategy, setting or seed; "
-            "repeat its settings, choose another --out, or leave out --resume"
+            "repeat its settings, choose another `out`, or leave out `resume`"
         )
     return record, tensors
 

@@ -19,9 +19,11 @@ from classnorm.continual.config import ContinualConfig, StreamConfig
 from classnorm.continual.inputs import FeatureInputs, Inputs
 from classnorm.continual.model import Learner
 from classnorm.continual.record import Record, load_record, save_record
-from classnorm.continual.strategies import STRATEGIES, MemoryConfig, Problem, Strategy, StreamProgress
+from classnorm.continual.strategies import STRATEGIES, MemoryConfig, Strategy, StreamProblem
 from classnorm.continual.stream import TaskStream
-from classnorm.errors import ConfigError, TrainingError, unknown_name
+from classnorm.errors import ConfigError, DivergedError, unknown_name
+from classnorm.files import digest
+from classnorm.progress import OnProgress, Progress
 
 __all__ = ["StreamResult", "configure", "run_stream"]
 
@@ -68,7 +70,7 @@ def run_stream(
     device: torch.device | None = None,
     folder: Path | None = None,
     resume: bool = False,
-    progress: StreamProgress | None = None,
+    progress: OnProgress | None = None,
     encoder: nn.Module | None = None,
     inputs: Inputs | None = None,
 ) -> StreamResult:
@@ -104,7 +106,7 @@ def run_stream(
     learner = kind.new_learner(config, stream.dataset.d_a, _feature_dim(inputs, encoder, device), seed, encoder).to(
         device
     )
-    learned = kind(Problem.of(stream, learner, inputs, seed, device), config)
+    learned = kind(StreamProblem.of(stream, learner, inputs, seed, device), config)
 
     def note(record: Record) -> None:
         """Record the logits of this moment and, in a folder, the state."""
@@ -127,10 +129,21 @@ def run_stream(
         learned.load_state(_below("strategy.", tensors))
     for task in range(len(record.losses), stream.n_tasks):
         started = time.perf_counter()
-        record.losses.append(learned.learn(task, progress))
+        record.losses.append(learned.learn(task, _within(progress, task, stream.n_tasks)))
         record.seconds += time.perf_counter() - started
         note(record)
     return StreamResult(record.history, record.losses, record.seconds, learner.eval())
+
+
+def _within(progress: OnProgress | None, task: int, n_tasks: int) -> OnProgress | None:
+    """Reports the progress of a task as progress of the stream."""
+
+    def report(step: Progress) -> None:
+        assert progress is not None
+        note = f"task {task + 1}/{n_tasks}, {step.note}"
+        progress(Progress(task * step.total + step.done, n_tasks * step.total, note))
+
+    return progress and report
 
 
 def _kind(strategy: str) -> type[Strategy]:
@@ -151,7 +164,7 @@ def _record_logits(
         rows = torch.from_numpy(stream.test_rows[start : start + _EVALUATED]).to(device)
         result[start : start + _EVALUATED] = learner.logits(inputs.batch(rows), prototypes).float().cpu().numpy()
     if not np.isfinite(result).all():
-        raise TrainingError("training diverged: the scores of the test rows are not finite; lower --lr")
+        raise DivergedError("training diverged: the scores of the test rows are not finite; lower `lr`")
     return result
 
 
@@ -172,7 +185,9 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def _key(stream: TaskStream, strategy: str, config: StreamConfig, seed: int, encoder: nn.Module | None) -> str:
     """Names everything that decides the result."""
     document = [stream.dataset.checksum, stream.checksum, strategy, config.as_dict(), seed]
-    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode())
-    for name, value in encoder.state_dict().items() if encoder is not None else ():
-        digest.update(name.encode() + value.detach().cpu().numpy().tobytes())
-    return digest.hexdigest()
+    if encoder is None:
+        return digest(document)
+    weights = hashlib.sha256(json.dumps(document, sort_keys=True).encode())
+    for name, value in encoder.state_dict().items():
+        weights.update(name.encode() + value.detach().cpu().numpy().tobytes())
+    return weights.hexdigest()

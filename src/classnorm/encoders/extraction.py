@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,14 +27,12 @@ from classnorm.data.images import ImageTable, image_signature, read_images
 from classnorm.encoders.encoder import Encoder
 from classnorm.errors import DataError, ModelError
 from classnorm.files import replacing
+from classnorm.progress import OnProgress, Progress
 
 __all__ = ["Extraction", "encode_images", "extract_features"]
 
 _CPU_BATCH_SIZE, _BATCH_SIZE = 8, 64  # small ones stay in a processor's cache
 _BATCHES = 8  # in a part: what a kill may cost
-
-Progress = Callable[[int, int, int], None]
-"""(images done, of how many, of which were done before)."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def extract_features(
     device: torch.device | str = "cpu",
     strict: bool = False,
     finish: Callable[[ImageTable], ImageTable] = lambda kept: kept,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Extraction:
     """Write the features of all pictures, and what `table` tells of them, to the bundle `out`.
 
@@ -87,12 +86,13 @@ def extract_features(
     pending = [part for part, done in zip(parts, finished, strict=True) if not done]
     before = done = sum(len(part.rows) for part, is_done in zip(parts, finished, strict=True) if is_done)
     _ready(encoder, device)
+    started = time.monotonic()
     for part, features, reasons in _encoded(table, pending, encoder, batch_size, device, strict):
         with replacing(part.file) as temporary:
             np.savez(temporary, features=features, reasons=np.array(reasons), key=np.array(part.key))
         done += len(part.rows)
         if progress:
-            progress(done, len(table), before)
+            progress(Progress(done, len(table), _speed(done - before, started)))
     skipped = _skipped(table, parts, strict)
     readable_rows = np.array([row for row in range(len(table)) if row not in skipped], dtype=np.int64)
     if not len(readable_rows):
@@ -122,12 +122,13 @@ def encode_images(
     encoder: Encoder,
     *,
     device: torch.device | str = "cpu",
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> tuple[npt.NDArray[np.float32], list[str]]:
     """The features of the pictures that can be read, and for each picture the reason why not, or ""."""
     device = torch.device(device)
     batch_size = _batch_size(device)
     _ready(encoder, device)
+    started = time.monotonic()
     pictures = read_images(files, range(len(files)), encoder.preprocessing.pixels, ahead=2 * batch_size)
     features: list[npt.NDArray[np.float32]] = [np.zeros((0, encoder.d_z), dtype=np.float32)]
     reasons: list[str] = []
@@ -135,8 +136,12 @@ def encode_images(
         reasons += [picture if isinstance(picture, str) else "" for picture in batch]
         features.append(_encode(encoder, [picture for picture in batch if not isinstance(picture, str)], device))
         if progress:
-            progress(len(reasons), len(files), 0)
+            progress(Progress(len(reasons), len(files), _speed(len(reasons), started)))
     return np.concatenate(features), reasons
+
+
+def _speed(images: int, started: float) -> str:
+    return f"{images / max(time.monotonic() - started, 1e-6):.1f} images/s"
 
 
 def _batch_size(device: torch.device) -> int:

@@ -18,6 +18,7 @@ from classnorm.data.images import Images, ImageTable, image_signature, read_imag
 from classnorm.data.validation import stratified
 from classnorm.encoders import Encoder, Preprocessing, describe, extract_features
 from classnorm.errors import ConfigError, DataError
+from classnorm.progress import OnProgress
 from classnorm.results.run_folder import write_arrays
 
 __all__ = ["Prepared", "described", "joined_to", "own_split", "prepare", "with_split"]
@@ -136,7 +137,7 @@ def prepare(
     seed: int = 0,
     device: torch.device | str = "cpu",
     strict: bool = False,
-    progress: Callable[[int, int, int], None] | None = None,
+    progress: OnProgress | None = None,
 ) -> Prepared:
     """The dataset of a described table, also written to the file `bundle`.
 

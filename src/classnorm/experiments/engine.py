@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +26,12 @@ import torch
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from classnorm.data import ZeroShotDataset
-from classnorm.errors import ClassNormError, ConfigError
+from classnorm.errors import ClassNormError, ConfigError, DivergedError
 from classnorm.files import locked, make_folder, replacing, write_json
+from classnorm.plugins import LoadedPlugins
+from classnorm.progress import OnProgress, Progress
 
-__all__ = ["ERROR", "Engine", "Task", "failure", "finished", "run_tasks"]
+__all__ = ["ERROR", "Engine", "Failure", "Task", "failure", "finished", "run_converging", "run_tasks"]
 
 ERROR = "error.json"
 
@@ -53,8 +55,18 @@ class Task(Protocol):
     def run(self, folder: Path) -> None: ...
 
 
-Progress = Callable[[int, int], None]
-"""(finished tasks, all tasks)"""
+@dataclass(frozen=True)
+class Failure:
+    """Why a task has no result."""
+
+    message: str
+    kind: str = ""
+    """Name of the error's class."""
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the training diverged: the same task would do so again."""
+        return self.kind == DivergedError.__name__
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,23 +96,28 @@ class Engine:
         threads = max(1, cores // jobs)
         with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=threads):
             # joblib writes large arrays to a file once and lets every process map it: data is not shipped per task.
-            joblib.Parallel(batch_size=1)(joblib.delayed(perform)(task, root / task.name, threads) for task in tasks)
+            work = joblib.delayed(_perform_elsewhere)
+            joblib.Parallel(batch_size=1)(work(LoadedPlugins(), task, root / task.name, threads) for task in tasks)
 
 
 def finished(task: Task, root: Path) -> bool:
     return (root / task.name / task.marker).is_file()
 
 
-def failure(task: Task, root: Path) -> str | None:
-    """What a task that failed said, None if it did not."""
-    return _message(root / task.name) if (root / task.name / ERROR).is_file() else None
+def failure(task: Task, root: Path) -> Failure | None:
+    """Why a task failed, None if it did not."""
+    path = root / task.name / ERROR
+    if not path.is_file():
+        return None
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return Failure(str(document["error"]), str(document.get("kind", "")))
 
 
 def run_converging(
-    tasks: Sequence[Task], root: Path, engine: Engine, progress: Progress | None = None
-) -> dict[str, str]:
+    tasks: Sequence[Task], root: Path, engine: Engine, progress: OnProgress | None = None
+) -> dict[str, Failure]:
     """As `run_tasks`, but a task that diverged before is not tried again: it would diverge again."""
-    diverged = {task.name: text for task in tasks if "diverged" in (text := failure(task, root) or "")}
+    diverged = {task.name: old for task in tasks if (old := failure(task, root)) and old.diverged}
     return diverged | run_tasks([task for task in tasks if task.name not in diverged], root, engine, progress)
 
 
@@ -108,8 +125,10 @@ def _ended(task: Task, root: Path) -> bool:
     return finished(task, root) or (root / task.name / ERROR).is_file()
 
 
-def run_tasks(tasks: Sequence[Task], root: Path, engine: Engine, progress: Progress | None = None) -> dict[str, str]:
-    """Do what is not finished yet; return the messages of the tasks that failed, by name.
+def run_tasks(
+    tasks: Sequence[Task], root: Path, engine: Engine, progress: OnProgress | None = None
+) -> dict[str, Failure]:
+    """Do what is not finished yet; return the tasks that failed, by name.
 
     A task that raises is recorded in its folder (`error.json`) and does not stop the others; running the batch again
     tries it again.
@@ -130,9 +149,10 @@ def run_tasks(tasks: Sequence[Task], root: Path, engine: Engine, progress: Progr
                     survived = _survives(engine, [task], root)
                     if not _ended(task, root):
                         died = "its worker process died each time; is there enough memory?"
-                        _record(root / task.name, "it ended without a result" if survived else died, "")
+                        _record(root / task.name, Failure("it ended without a result" if survived else died))
                 break
-    return {name: _message(root / name) for name in unique if (root / name / ERROR).is_file()}
+    failures = {name: failure(task, root) for name, task in unique.items()}
+    return {name: problem for name, problem in failures.items() if problem is not None}
 
 
 def _survives(engine: Engine, tasks: Sequence[Task], root: Path) -> bool:
@@ -142,6 +162,11 @@ def _survives(engine: Engine, tasks: Sequence[Task], root: Path) -> bool:
     except (BrokenProcessPool, *_ray_errors()):
         return False
     return True
+
+
+def _perform_elsewhere(plugins: LoadedPlugins, task: Task, folder: Path, threads: int) -> None:
+    """In a worker process, into which the plug-ins came before the task."""
+    perform(task, folder, threads)
 
 
 def perform(task: Task, folder: Path, threads: int | None) -> None:
@@ -155,23 +180,17 @@ def perform(task: Task, folder: Path, threads: int | None) -> None:
         try:
             task.run(folder)
         except Exception as error:
-            _record(folder, _described(error), traceback.format_exc())
+            kind = type(error).__name__
+            message = str(error) if isinstance(error, ClassNormError) else f"{kind}: {error}"
+            _record(folder, Failure(message, kind), traceback.format_exc())
 
 
-def _described(error: Exception) -> str:
-    return str(error) if isinstance(error, ClassNormError) else f"{type(error).__name__}: {error}"
-
-
-def _record(folder: Path, message: str, trace: str) -> None:
-    write_json(folder / ERROR, {"error": message, "traceback": trace})
-
-
-def _message(folder: Path) -> str:
-    return str(json.loads((folder / ERROR).read_text(encoding="utf-8"))["error"])
+def _record(folder: Path, problem: Failure, trace: str = "") -> None:
+    write_json(folder / ERROR, {"error": problem.message, "kind": problem.kind, "traceback": trace})
 
 
 @contextmanager
-def _watched(tasks: Sequence[Task], root: Path, progress: Progress | None) -> Iterator[None]:
+def _watched(tasks: Sequence[Task], root: Path, progress: OnProgress | None) -> Iterator[None]:
     """Report how many tasks are finished while the batch runs, by looking at their folders."""
     if progress is None:
         yield
@@ -179,7 +198,7 @@ def _watched(tasks: Sequence[Task], root: Path, progress: Progress | None) -> It
     stop = threading.Event()
 
     def count() -> None:
-        progress(sum(_ended(task, root) for task in tasks), len(tasks))
+        progress(Progress(sum(_ended(task, root) for task in tasks), len(tasks)))
 
     def watch() -> None:
         while not stop.wait(0.5):
@@ -206,7 +225,7 @@ def _run_on_ray(engine: Engine, tasks: Sequence[Task], root: Path) -> None:
         from ray.util.joblib import register_ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
     except ImportError as error:
-        raise ConfigError("--backend ray needs Ray; pip install 'classnorm[ray]'") from error
+        raise ConfigError("`backend=\"ray\"` needs Ray; pip install 'classnorm[ray]'") from error
     if not ray.is_initialized():
         settings: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
         if engine.address is None:
@@ -228,7 +247,8 @@ def _run_on_ray(engine: Engine, tasks: Sequence[Task], root: Path) -> None:
     shipped = {key: ray.put(dataset) for key, dataset in datasets.items()}  # once, not per task
     light = [(dataclasses.replace(task, dataset=None), shipped[id(task.dataset)]) for task in tasks]  # type: ignore[type-var]
     with joblib.parallel_config("ray", n_jobs=jobs):
-        joblib.Parallel(batch_size=1)(joblib.delayed(_perform_on_ray)(task, ref, inbox) for task, ref in light)
+        work = joblib.delayed(_perform_on_ray)
+        joblib.Parallel(batch_size=1)(work(LoadedPlugins(), task, ref, inbox) for task, ref in light)
 
 
 def _reach(address: str | None) -> None:
@@ -250,8 +270,8 @@ class _Inbox:
                 temporary.write_bytes(content)
 
 
-def _perform_on_ray(task: Any, dataset: Any, inbox: Any) -> None:
-    """Run a task in a Ray worker and send its files home."""
+def _perform_on_ray(plugins: LoadedPlugins, task: Any, dataset: Any, inbox: Any) -> None:
+    """Run a task in a Ray worker, into which the plug-ins came before it, and send its files home."""
     import ray
 
     complete = dataclasses.replace(task, dataset=ray.get(dataset))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,12 +19,13 @@ import torch
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.files import digest, locked, make_folder, write_json
-from classnorm.methods import METHODS, FitContext, MethodConfig
+from classnorm.methods import FitContext, FitJob, MethodConfig, method_named
 from classnorm.metrics import GZSLScores, gzsl_scores, side_scores
+from classnorm.progress import Announce
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import ENCODER, RESULT, Result, write_arrays, write_result
-from classnorm.scoring import Scorer, fit_calibrated
-from classnorm.training import Device, Progress, pick_device
+from classnorm.scoring import CalibratedFit, Scorer, fit_calibrated
+from classnorm.training import Device, pick_device
 
 __all__ = ["Experiment", "dataset_record", "run", "score", "versions"]
 
@@ -42,10 +42,13 @@ class Experiment:
     marker = RESULT
 
     @cached_property
+    def job(self) -> FitJob:
+        return FitJob(self.dataset, method_named(self.method), self.config, self.seed)
+
+    @cached_property
     def key(self) -> str:
-        """Names everything that decides the result; the recipe's name does not."""
-        document = [self.dataset.checksum, self.method, self.config.as_dict(), self.seed]
-        return digest(document)
+        """Identifies everything that decides the result; the name of the recipe does not."""
+        return digest([self.dataset.checksum, self.method, self.config.as_dict(), self.seed])
 
     @property
     def name(self) -> str:
@@ -64,7 +67,7 @@ def run(
     device: Device = "auto",
     checkpoint_every: int = 0,
     resume: bool = False,
-    announce: Callable[[str], Progress | None] = lambda stage: None,
+    announce: Announce = lambda stage: None,
     command: str = "",
 ) -> Result:
     """Run an experiment into its folder.
@@ -73,45 +76,41 @@ def run(
     checkpoint. Without, what the folder held is replaced. Another process at the same run is waited for.
     """
     with locked(folder):
-        return _run(experiment, folder, device, checkpoint_every, resume, announce, command)
-
-
-def _run(
-    experiment: Experiment,
-    folder: Path,
-    device: Device,
-    checkpoint_every: int,
-    resume: bool,
-    announce: Callable[[str], Progress | None],
-    command: str,
-) -> Result:
-    if resume and (folder / RESULT).is_file():
-        result = Result.read(folder)
-        if result.document.get("key") != experiment.key:
-            raise ConfigError(
-                f"{folder}: holds a finished run with {_differing(result, experiment)}; choose another --out"
-            )
+        if resume and (folder / RESULT).is_file():
+            return _finished(experiment, folder)
+        experiment.config.check()
+        context = FitContext(
+            pick_device(device), None, folder / "checkpoint" / "training.safetensors", checkpoint_every, resume
+        )
+        make_folder(folder)  # from here on a mistake would cost the result of an earlier run
+        with suppress(FileNotFoundError):
+            (folder / RESULT).unlink()  # unfinished from here on
+        fitted = fit_calibrated(experiment.job, context, announce)
+        logits, scores = score(fitted.scorer, experiment.dataset)
+        fitted.scorer.save(folder)
+        _write_encoder(folder, experiment.dataset)
+        _write_predictions(folder, fitted.scorer, experiment.dataset, logits)
+        document = _document(experiment, fitted, scores) | {"device": str(context.device), "command": command}
+        result = write_result(folder, document, fitted.history)
+        shutil.rmtree(folder / "checkpoint", ignore_errors=True)
         return result
-    experiment.config.check()
-    where = pick_device(device)
-    make_folder(folder)  # from here on a mistake would cost the result of an earlier run
-    with suppress(FileNotFoundError):
-        (folder / RESULT).unlink()  # unfinished from here on
-    dataset, config = experiment.dataset, experiment.config
-    context = FitContext(where, None, folder / "checkpoint" / "training.safetensors", checkpoint_every, resume)
-    fitted = fit_calibrated(
-        dataset, experiment.method, METHODS[experiment.method], config, experiment.seed, context, announce
-    )
-    logits, scores = score(fitted.scorer, dataset)
-    fitted.scorer.save(folder)
-    _write_encoder(folder, dataset)
-    _write_predictions(folder, fitted.scorer, dataset, logits)
-    document = {
+
+
+def _finished(experiment: Experiment, folder: Path) -> Result:
+    """The result in the folder, which must be that of the experiment."""
+    result = Result.read(folder)
+    if result.document.get("key") != experiment.key:
+        raise ConfigError(f"{folder}: holds a finished run with {_differing(result, experiment)}; choose another `out`")
+    return result
+
+
+def _document(experiment: Experiment, fitted: CalibratedFit, scores: GZSLScores) -> dict[str, Any]:
+    return {
         "key": experiment.key,
-        "dataset": dataset_record(dataset),
+        "dataset": dataset_record(experiment.dataset),
         "method": experiment.method,
         "recipe": experiment.recipe,
-        "config": config.as_dict(),
+        "config": experiment.config.as_dict(),
         "seed": experiment.seed,
         "scores": {name: json_number(scores[name]) for name in scores},
         "average": "class",
@@ -120,15 +119,10 @@ def _run(
         "train_seconds": round(fitted.train_seconds, 3),
         "fit_seconds": round(fitted.fit_seconds, 3),
         "parameters": sum(p.numel() for p in fitted.scorer.model.parameters()),
-        "device": str(where),
         "threads": torch.get_num_threads(),
         "versions": versions(),
-        "command": command,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    result = write_result(folder, document, fitted.history)
-    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
-    return result
 
 
 def _write_encoder(folder: Path, dataset: ZeroShotDataset) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,11 +20,12 @@ import numpy as np
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError, TrainingError
 from classnorm.experiments.engine import Engine, run_tasks
-from classnorm.experiments.space import Choice, Range, Space, grid
 from classnorm.files import digest, write_json
-from classnorm.methods import METHODS, FitContext, MethodConfig, fit_key
+from classnorm.methods import Choice, FitContext, FitJob, MethodConfig, Range, Space, method_named
 from classnorm.methods.method import VALIDATED
+from classnorm.methods.space import grid
 from classnorm.metrics import Calibration, SideScores, calibrated_scores, choose_calibration
+from classnorm.progress import OnProgress, Progress
 from classnorm.results.run_folder import write_arrays
 from classnorm.scoring.calibrated import validate
 from classnorm.training import pick_device
@@ -54,7 +55,7 @@ class SearchConfig:
     def check(self) -> None:
         for name in ("trials", "batch", "splits"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"--{name} is {getattr(self, name)}; it must be at least 1")
+                raise ConfigError(f"`{name}` is {getattr(self, name)}; it must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -83,15 +84,16 @@ class ValidationFit:
     split: int
     marker = "sides.npz"
 
+    @property
+    def job(self) -> FitJob:
+        return FitJob(self.dataset, method_named(self.method), self.config, self.seed)
+
     @cached_property
     def name(self) -> str:
-        key = [fit_key(self.dataset, self.method, self.config, self.seed), self.config.validation, self.split]
-        return digest(key)[:16]
+        return digest([self.job.key, self.config.validation, self.split])[:16]
 
     def run(self, folder: Path) -> None:
-        context = FitContext(pick_device())
-        method = METHODS[self.method]
-        sides = validate(self.dataset, self.method, method, self.config, self.seed, self.split, context).sides
+        sides = validate(self.job, self.split, FitContext(pick_device())).sides
         arrays = {key: value for key, value in asdict(sides).items() if isinstance(value, np.ndarray)}
         write_arrays(folder / self.marker, arrays)
 
@@ -114,7 +116,7 @@ class _Rounds:
     config: SearchConfig
     root: Path
     engine: Engine
-    progress: Callable[[int, int], None] | None
+    progress: OnProgress | None
     total: int
     done: int = 0
     trials: list[Trial] = field(default_factory=list)
@@ -125,22 +127,26 @@ class _Rounds:
             number: [ValidationFit(self.dataset, self.method, self._settled(s), self.config.seed, k) for k in splits]
             for number, s in asked.items()
         }
-        before = self.done
         failed = run_tasks(
             [task for group in tasks.values() for task in group],
             self.root,
             self.engine,
-            None if self.progress is None else lambda n, of: self.progress(before + n, self.total),  # type: ignore[misc]
+            self._shifted(self.done),
         )
         self.done += len(asked) * len(splits)
         errors = {}
         for number, group in tasks.items():
-            messages = [failed[task.name] for task in group if task.name in failed]
+            messages = [failed[task.name].message for task in group if task.name in failed]
             if messages:
                 errors[number] = messages[0]
             else:
                 sides.setdefault(number, []).extend(task.sides(self.root) for task in group)
         return errors
+
+    def _shifted(self, before: int) -> OnProgress | None:
+        """Reports the progress of a batch as progress of the whole search."""
+        report = self.progress
+        return report and (lambda batch: report(Progress(before + batch.done, self.total)))
 
     def _settled(self, settings: dict[str, Any]) -> MethodConfig:
         return self.base.replace(**settings)
@@ -166,19 +172,19 @@ def search(
     config: SearchConfig,
     root: Path,
     engine: Engine,
-    progress: Callable[[int, int], None] | None = None,
+    progress: OnProgress | None = None,
 ) -> tuple[list[Trial], MethodConfig]:
     """Search, and return all trials and the winning config, its calibration settled. No test row is looked at.
 
     Args:
         base: what is not in `space`; its `calibration` says what each trial chooses from, its `validation` the splits.
         root: folder of the tasks.
-        progress: told (fits done, fits at most).
+        progress: told the fits done, of the fits at most.
     """
     config.check()
     base.check()
     if not space:
-        raise ConfigError("nothing to search over; name settings with --space FIELD=a,b,c")
+        raise ConfigError("nothing to search over; name settings in `space`")
     n_trials = len(grid(space)) if config.sampler == "grid" else config.trials
     rounds = _Rounds(dataset, method, base, config, root, engine, progress, n_trials * config.splits)
     if config.sampler == "grid":
@@ -208,7 +214,7 @@ def _tpe(rounds: _Rounds, space: Space) -> None:
         import optuna
     except ImportError as error:
         raise ConfigError(
-            "--sampler tpe needs Optuna; pip install 'classnorm[search]', or use --sampler grid"
+            '`sampler="tpe"` needs Optuna; pip install \'classnorm[search]\', or use `sampler="grid"`'
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     config = rounds.config

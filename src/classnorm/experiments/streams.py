@@ -18,14 +18,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from classnorm.continual import StreamConfig, StreamProgress, StreamResult, TaskStream, run_stream
+from classnorm.continual import StreamConfig, StreamResult, TaskStream, run_stream
 from classnorm.data import ZeroShotDataset
 from classnorm.encoders import ImageInputs, load_encoder
 from classnorm.errors import ConfigError, DataError, TrainingError
-from classnorm.experiments.engine import Engine, Progress, run_converging
+from classnorm.experiments.engine import Engine, run_converging
 from classnorm.experiments.experiment import dataset_record, versions
 from classnorm.files import cache_folder, digest, locked, make_folder, write_json
 from classnorm.metrics import calibration_curves, continual_scores, side_scores
+from classnorm.progress import OnProgress
 from classnorm.results.numbers import json_number
 from classnorm.training import Device, pick_device
 
@@ -131,7 +132,7 @@ def run_continual(
     *,
     device: Device = "auto",
     resume: bool = False,
-    progress: StreamProgress | None = None,
+    progress: OnProgress | None = None,
     command: str = "",
 ) -> dict[str, Any]:
     """Learn the stream into a folder; what was interrupted goes on after its last finished task."""
@@ -293,7 +294,7 @@ def validated(
     score: Selection = "mAUC",
     validation_tasks: int = VALIDATION_TASKS,
     grid: Grid | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> list[Chosen]:
     """The experiments with the settings that their own first tasks choose, on the tasks that are left.
 
@@ -331,7 +332,7 @@ def _best(
     folder: Path,
     engine: Engine,
     score: Selection,
-    progress: Progress | None,
+    progress: OnProgress | None,
 ) -> list[ContinualExperiment]:
     """The winner of each group; one that diverged does not take part."""
     failed = run_converging([trial for group in trials for trial in group], folder, engine, progress)
@@ -339,7 +340,7 @@ def _best(
     for group in trials:
         alive = [trial for trial in group if trial.name not in failed]
         if not alive:
-            raise TrainingError(f"{group[0].strategy}: every trial failed: {failed[group[0].name]}")
+            raise TrainingError(f"{group[0].strategy}: every trial failed: {failed[group[0].name].message}")
         found = {trial.name: read_scores(folder / trial.name)["scores"][score] for trial in alive}
         best.append(max(alive, key=lambda trial: found[trial.name] or 0.0))
     return best

@@ -14,7 +14,6 @@ from classnorm.inspection.descriptors import AttributeFacts, DescriptorPair, att
 from classnorm.inspection.duplicates import (
     MOST_OPERATIONS,
     DuplicateFacts,
-    Progress,
     RowPair,
     duplicate_facts,
     duplicate_warnings,
@@ -24,6 +23,7 @@ from classnorm.inspection.duplicates import (
 from classnorm.inspection.features import FeatureFacts, feature_facts, feature_warnings
 from classnorm.inspection.leaks import LeakFacts, leak_facts, leak_warnings
 from classnorm.inspection.measures import NEAR, Spread
+from classnorm.progress import OnProgress
 
 __all__ = [
     "AttributeFacts",
@@ -74,14 +74,14 @@ def inspect_dataset(
     *,
     near: float = NEAR,
     most_operations: float = MOST_OPERATIONS,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Inspection:
     """Look at everything.
 
     Args:
         near: cosine distance under which a test row is the near-duplicate of a training row.
         most_operations: where comparing all test rows would cost more, a sample of them is compared.
-        progress: is told the share of the comparison that is done.
+        progress: told how much of the comparison is done.
 
     >>> import numpy as np
     >>> data = ZeroShotDataset.from_arrays(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,11 +12,11 @@ import numpy.typing as npt
 from classnorm.data.dataset import FloatArray, IntArray, ZeroShotDataset
 from classnorm.inspection.measures import NEAR, SHOWN, Doubles, row_norms
 from classnorm.inspection.words import counted, verb
+from classnorm.progress import OnProgress, Progress
 
 __all__ = [
     "MOST_OPERATIONS",
     "DuplicateFacts",
-    "Progress",
     "RowPair",
     "duplicate_facts",
     "duplicate_warnings",
@@ -24,7 +24,6 @@ __all__ = [
     "search_cost",
 ]
 
-Progress = Callable[[float], None]  # is told the share that is done
 
 MOST_OPERATIONS = 2e13  # of the search for near-duplicates; about five minutes on one core
 
@@ -65,7 +64,7 @@ def duplicate_facts(
     dataset: ZeroShotDataset,
     near: float = NEAR,
     most_operations: float = MOST_OPERATIONS,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> DuplicateFacts:
     """Test rows that (nearly) equal a training row, and training rows that equal each other under different labels."""
     train, test = np.sort(dataset.split.train), np.sort(dataset.test_rows)
@@ -159,7 +158,7 @@ def search_cost(dataset: ZeroShotDataset) -> float:
 
 
 def nearest_rows(
-    features: FloatArray, queries: IntArray, references: IntArray, progress: Progress | None = None
+    features: FloatArray, queries: IntArray, references: IntArray, progress: OnProgress | None = None
 ) -> tuple[IntArray, Doubles]:
     """For each query row the reference row in nearly the same direction, and the cosine of the two in float64.
 
@@ -183,7 +182,7 @@ def nearest_rows(
             best[part][better], nearest[part][better] = value[better], among[where[better]]
             done += cosine.size
             if progress is not None:
-                progress(done / total)
+                progress(Progress(done, total))
     return nearest, _cosines(features, queries, nearest)
 
 

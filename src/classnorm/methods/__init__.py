@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import entry_points
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +23,25 @@ from classnorm.methods import sae as _sae
 from classnorm.methods import sje as _sje
 from classnorm.methods import sync as _sync
 from classnorm.methods.classnorm import ClassNormConfig
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, fit_key
+from classnorm.methods.method import FitJob, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.space import Choice, Range, Space
+from classnorm.plugins import plugins
+from classnorm.training import FitContext
 
 __all__ = [
     "METHODS",
+    "Choice",
     "ClassNormConfig",
     "FitContext",
+    "FitJob",
     "Fitted",
     "Method",
     "MethodConfig",
+    "Range",
+    "Space",
     "TrainingRows",
     "ZeroShotModel",
-    "fit_key",
+    "method_named",
     "resolve",
 ]
 
@@ -54,25 +61,31 @@ METHODS: dict[str, Method] = {
     "kernel": _kernel.METHOD,
 }
 
-# Methods of other packages that are installed, see docs/methods.md.
-METHODS.update({point.name: point.load() for point in entry_points(group="classnorm.methods")})
+METHODS.update(plugins("classnorm.methods", Method))
+METHODS.update({name: replace(method, name=name) for name, method in METHODS.items()})
+
+
+def method_named(name: str) -> Method:
+    """The method of that name."""
+    if name not in METHODS:
+        raise unknown_name("method", name, METHODS)
+    method = METHODS[name]
+    return method if method.name == name else replace(method, name=name)
 
 
 def resolve(
     dataset: ZeroShotDataset, method: str = "classnorm", recipe: str = "reference", **changes: Any
 ) -> tuple[Method, MethodConfig]:
     """The method and its config for this dataset: the recipe, with some fields changed."""
-    if method not in METHODS:
-        raise unknown_name("method", method, METHODS)
-    found = METHODS[method]
+    entry = method_named(method)
     if recipe.endswith(".json"):
-        return found, read_recipe(Path(recipe), method, found).replace(**changes)
-    if recipe not in found.recipes:
-        raise unknown_name("recipe", recipe, found.recipes)
-    return found, found.recipes[recipe](dataset).replace(**changes)
+        return entry, read_recipe(Path(recipe), entry).replace(**changes)
+    if recipe not in entry.recipes:
+        raise unknown_name("recipe", recipe, entry.recipes)
+    return entry, entry.recipes[recipe](dataset).replace(**changes)
 
 
-def read_recipe(path: Path, method: str, found: Method) -> MethodConfig:
+def read_recipe(path: Path, method: Method) -> MethodConfig:
     """The config of a recipe file, as `classnorm search` writes it."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -82,6 +95,6 @@ def read_recipe(path: Path, method: str, found: Method) -> MethodConfig:
         written_for = document["method"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path}: not a readable recipe; give a name or the recipe.json of a search") from error
-    if written_for != method:
-        raise ConfigError(f"{path}: a recipe for the method {written_for!r}; add --method {written_for}")
-    return found.config().replace(**settings)
+    if written_for != method.name:
+        raise ConfigError(f"{path}: a recipe for the method {written_for!r}; use `method={written_for!r}`")
+    return method.config().replace(**settings)

@@ -5,15 +5,12 @@ Akata, Perronnin, Harchaoui, Schmid: Label-Embedding for Image Classification, T
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig
-from classnorm.methods.parts.ranking import RankingConfig, build, fit_ranking, hinges
+from classnorm.methods.parts.ranking import RankingConfig, hinges, ranking_method
 
 __all__ = ["METHOD", "ALEConfig", "ale_loss"]
 
@@ -41,29 +38,15 @@ def ale_loss(scores: Tensor, labels: Tensor, margin: float, weights: Tensor | No
     return (beta[rank] / rank.clamp(min=1) * violations.sum(dim=1)).mean()
 
 
-def fit(dataset: ZeroShotDataset, config: ALEConfig, seed: int, context: FitContext) -> Fitted:
-    """Train on the training rows."""
-    return fit_ranking("ale", ale_loss, dataset, config, seed, context)
-
-
-def paper(dataset: ZeroShotDataset) -> ALEConfig:
-    """The publication's margin of 1 and plain stochastic gradient descent, one row per step at a constant rate. The
-    rate and the number of epochs are choices made here."""
-    return ALEConfig(
-        batch_size=1,
-        optimizer="sgd",
-        lr=0.01,
-        momentum=0.0,
-        weight_decay=0.0,
-        schedule="constant",
-        attribute_normalization="unit-plain",
-    )
-
-
-def reference(dataset: ZeroShotDataset) -> ALEConfig:
-    """A short schedule, not tuned."""
-    return ALEConfig()
-
-
-RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
-METHOD = Method(config=ALEConfig, recipes=RECIPES, build=build, fit=fit)
+# The publication's margin of 1 and plain stochastic gradient descent, one row per step at a constant rate. The rate
+# and the number of epochs are choices made here.
+PAPER = ALEConfig(
+    batch_size=1,
+    optimizer="sgd",
+    lr=0.01,
+    momentum=0.0,
+    weight_decay=0.0,
+    schedule="constant",
+    attribute_normalization="unit-plain",
+)
+METHOD = ranking_method(ALEConfig, ale_loss, PAPER)

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
 from classnorm.methods.parts.placement import GeometryConfig, placed_rows, with_hubness
+from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import (
     AttributeEmbedder,
     AttributeNormalizationKind,
@@ -27,9 +28,9 @@ from classnorm.nn import (
     entropy_regularizer,
     gamma_for_variance,
 )
-from classnorm.training import TrainingConfig, seeded, train
+from classnorm.training import FitContext, TrainingConfig, seeded, train
 
-__all__ = ["METHOD", "Augmentation", "ClassNormConfig", "ClassNormModel", "Problem", "prepare"]
+__all__ = ["METHOD", "Augmentation", "ClassNormConfig", "ClassNormModel", "TrainingProblem", "prepare"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +152,7 @@ def build(config: ClassNormConfig, d_a: int, d_z: int, weights: Mapping[str, Ten
 
 
 @dataclass(frozen=True)
-class Problem:
+class TrainingProblem:
     """A model and what it is trained on: all that the training loop, or a diagnosis of it, needs."""
 
     model: ClassNormModel
@@ -177,7 +178,7 @@ class Problem:
 class Augmentation:
     """Made-up classes and noisy descriptors, drawn anew in each step from (seed, step) alone."""
 
-    def __init__(self, problem: Problem, config: ClassNormConfig, seed: int) -> None:
+    def __init__(self, problem: TrainingProblem, config: ClassNormConfig, seed: int) -> None:
         self.problem, self.seed = problem, seed
         self.virtual = config.virtual_classes
         self.noise = config.descriptor_noise * problem.descriptors.std(dim=0)
@@ -205,7 +206,7 @@ class Augmentation:
         return features, labels, descriptors + self.noise * draws
 
 
-def prepare(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device: torch.device) -> Problem:
+def prepare(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device: torch.device) -> TrainingProblem:
     """The untrained model and the training rows; only seen classes take part."""
     config.check()
     rows = TrainingRows.of(dataset, device)
@@ -221,7 +222,7 @@ def prepare(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device
         features = placed_rows(model.geometry, features)
     elif config.logits == "cosine":
         features = F.normalize(features, dim=1)
-    return Problem(model, features, rows.labels, rows.descriptors, config.entropy_weight)
+    return TrainingProblem(model, features, rows.labels, rows.descriptors, config.entropy_weight)
 
 
 def fit(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, context: FitContext) -> Fitted:
@@ -235,7 +236,7 @@ def fit(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, context: F
             features, labels, descriptors = augment(features, labels)
         return problem.loss(problem.logits(features, descriptors), labels)
 
-    dot = "dot products are unbounded: use --logits cosine or lower --lr"
+    dot = 'dot products are unbounded: use `logits="cosine"` or lower `lr`'
     history = train(
         problem.model,
         loss,
@@ -244,9 +245,8 @@ def fit(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, context: F
         config,
         seed=seed,
         on_step=augment.start if augment else None,
-        checkpoints=checkpoints(dataset, "classnorm", config, seed, context),
-        progress=context.progress,
-        hint=dot if config.logits == "dot" else "lower --lr",
+        context=context,
+        hint=dot if config.logits == "dot" else "lower `lr`",
     )
     return Fitted(problem.model, history)
 
@@ -315,4 +315,18 @@ RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {
     "baseline": baseline,
     "best": best,
 }
-METHOD = Method(config=ClassNormConfig, recipes=RECIPES, build=build, fit=fit)
+SPACE: Space = {
+    "lr": Range(1e-4, 5e-3, log=True),
+    "hidden": Choice((512, 1024, 2048)),
+    "batch_size": Choice((64, 128, 256, 512)),
+    "epochs": Range(5, 50, log=True, whole=True),
+    "gamma": Range(3.0, 8.0),
+    "weight_decay": Range(1e-6, 1e-3, log=True),
+    "entropy_weight": Choice((0.0, 1e-3)),
+}
+GRID: Space = {  # the values of the paper's hyperparameter table
+    "lr": Choice((5e-4, 2e-3, 5e-3)),
+    "hidden": Choice((512, 1024, 2048)),
+    "batch_size": Choice((128, 512)),
+}
+METHOD = Method(config=ClassNormConfig, recipes=RECIPES, build=build, fit=fit, space=SPACE, grid=GRID)

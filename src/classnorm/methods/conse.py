@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, cosine_logits
-from classnorm.training import Schedule, TrainingConfig, train
+from classnorm.training import FitContext, Schedule, TrainingConfig, train
 
 __all__ = ["METHOD", "ConSEConfig", "ConSEModel", "convex_weights"]
 
@@ -110,9 +111,7 @@ def fit(dataset: ZeroShotDataset, config: ConSEConfig, seed: int, context: FitCo
         rows.labels,
         config,
         seed=seed,
-        checkpoints=checkpoints(dataset, "conse", config, seed, context),
-        progress=context.progress,
-        hint="lower --lr",
+        context=context,
     )
     return Fitted(model, history)
 
@@ -129,4 +128,10 @@ def reference(dataset: ZeroShotDataset) -> ConSEConfig:
 
 
 RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
-METHOD = Method(config=ConSEConfig, recipes=RECIPES, build=build, fit=fit)
+SPACE: Space = {
+    "top": Range(2, 50, log=True, whole=True),
+    "epochs": Range(5, 50, log=True, whole=True),
+    "lr": Range(2e-4, 5e-3, log=True),
+}
+GRID: Space = {"top": Choice((1, 5, 10, 20)), "epochs": Choice((10, 30))}
+METHOD = Method(config=ConSEConfig, recipes=RECIPES, build=build, fit=fit, space=SPACE, grid=GRID)

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
 from classnorm.methods.parts.episode import classes_of, prototypes_of
+from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeEmbedder, AttributeNormalizationKind, dot_logits
-from classnorm.training import Schedule, TrainingConfig, seeded, train
+from classnorm.training import FitContext, Schedule, TrainingConfig, seeded, train
 
 __all__ = ["METHOD", "CVCConfig", "CVCModel", "Episodes"]
 
@@ -161,7 +162,7 @@ def fit(dataset: ZeroShotDataset, config: CVCConfig, seed: int, context: FitCont
         prototypes = prototypes_of(model.embedder, rows.descriptors, classes)
         return F.cross_entropy(model.logits(features, prototypes), targets)
 
-    dot = "dot products are unbounded: use --logits cosine or lower --lr"
+    dot = 'dot products are unbounded: use `logits="cosine"` or lower `lr`'
     history = train(
         model,
         loss,
@@ -170,9 +171,8 @@ def fit(dataset: ZeroShotDataset, config: CVCConfig, seed: int, context: FitCont
         config,
         seed=seed,
         batches=episodes,
-        checkpoints=checkpoints(dataset, "cvc", config, seed, context),
-        progress=context.progress,
-        hint=dot if config.logits == "dot" else "lower --lr",
+        context=context,
+        hint=dot if config.logits == "dot" else "lower `lr`",
     )
     return Fitted(model, history)
 
@@ -215,4 +215,15 @@ RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {
     "reference": reference,
     "class-norm": class_norm,
 }
-METHOD = Method(config=CVCConfig, recipes=RECIPES, build=build, fit=fit)
+SPACE: Space = {
+    "lr": Range(2e-4, 2e-3, log=True),
+    "epochs": Range(15, 60, log=True, whole=True),
+    "class_norm": Choice((False, True)),
+    "weight_decay": Range(1e-6, 1e-3, log=True),
+}
+GRID: Space = {
+    "lr": Choice((5e-4, 1e-3)),
+    "epochs": Choice((20, 40)),
+    "class_norm": Choice((False, True)),
+}
+METHOD = Method(config=CVCConfig, recipes=RECIPES, build=build, fit=fit, space=SPACE, grid=GRID)

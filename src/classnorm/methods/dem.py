@@ -14,9 +14,10 @@ from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeEmbedder, AttributeNormalizationKind
-from classnorm.training import TrainingConfig, train
+from classnorm.training import FitContext, TrainingConfig, train
 
 __all__ = ["METHOD", "DEMConfig", "DEMModel"]
 
@@ -105,9 +106,7 @@ def fit(dataset: ZeroShotDataset, config: DEMConfig, seed: int, context: FitCont
         rows.labels,
         config,
         seed=seed,
-        checkpoints=checkpoints(dataset, "dem", config, seed, context),
-        progress=context.progress,
-        hint="lower --lr",
+        context=context,
     )
     return Fitted(model, history)
 
@@ -131,4 +130,15 @@ def reference(dataset: ZeroShotDataset) -> DEMConfig:
 
 
 RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
-METHOD = Method(config=DEMConfig, recipes=RECIPES, build=build, fit=fit)
+SPACE: Space = {
+    "lr": Range(2e-4, 5e-3, log=True),
+    "weight_decay": Range(1e-6, 1e-3, log=True),
+    "epochs": Range(10, 60, log=True, whole=True),
+    "hidden": Choice((600, 1200, 2400)),
+}
+GRID: Space = {
+    "lr": Choice((5e-4, 2e-3)),
+    "weight_decay": Choice((1e-5, 1e-4)),
+    "epochs": Choice((20, 40)),
+}
+METHOD = Method(config=DEMConfig, recipes=RECIPES, build=build, fit=fit, space=SPACE, grid=GRID)

@@ -5,14 +5,11 @@ Frome, Corrado, Shlens, Bengio, Dean, Ranzato, Mikolov: DeViSE: A Deep Visual-Se
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig
-from classnorm.methods.parts.ranking import RankingConfig, build, fit_ranking, hinges
+from classnorm.methods.parts.ranking import RankingConfig, hinges, ranking_method
 
 __all__ = ["METHOD", "DeViSEConfig", "devise_loss"]
 
@@ -27,31 +24,17 @@ def devise_loss(scores: Tensor, labels: Tensor, margin: float) -> Tensor:
     return hinges(scores, labels, margin).sum(dim=1).mean()
 
 
-def fit(dataset: ZeroShotDataset, config: DeViSEConfig, seed: int, context: FitContext) -> Fitted:
-    """Train on the training rows."""
-    return fit_ranking("devise", devise_loss, dataset, config, seed, context)
-
-
-def paper(dataset: ZeroShotDataset) -> DeViSEConfig:
-    """The publication's margin of 0.1 and unit descriptors, one row per step. The learning rate and the number of
-    epochs are choices made here."""
-    return DeViSEConfig(
-        margin=0.1,
-        batch_size=1,
-        optimizer="sgd",
-        lr=0.01,
-        momentum=0.0,
-        weight_decay=0.0,
-        schedule="constant",
-        feature_normalization="none",
-        attribute_normalization="unit-plain",
-    )
-
-
-def reference(dataset: ZeroShotDataset) -> DeViSEConfig:
-    """A short schedule, not tuned."""
-    return DeViSEConfig()
-
-
-RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
-METHOD = Method(config=DeViSEConfig, recipes=RECIPES, build=build, fit=fit)
+# The publication's margin of 0.1 and unit descriptors, one row per step. The learning rate and the number of epochs
+# are choices made here.
+PAPER = DeViSEConfig(
+    margin=0.1,
+    batch_size=1,
+    optimizer="sgd",
+    lr=0.01,
+    momentum=0.0,
+    weight_decay=0.0,
+    schedule="constant",
+    feature_normalization="none",
+    attribute_normalization="unit-plain",
+)
+METHOD = ranking_method(DeViSEConfig, devise_loss, PAPER)

@@ -16,8 +16,10 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, dot_logits
+from classnorm.training import FitContext
 
 __all__ = ["METHOD", "ESZSLConfig", "ESZSLModel", "Moments", "compatibility"]
 
@@ -141,4 +143,12 @@ def reference(dataset: ZeroShotDataset) -> ESZSLConfig:
 
 
 RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
-METHOD = Method(config=ESZSLConfig, recipes=RECIPES, build=build, fit=fit)
+SPACE: Space = {
+    "feature_penalty": Range(1e2, 1e5, log=True),
+    "descriptor_penalty": Range(1.0, 1e3, log=True),
+}
+GRID: Space = {  # part of the publication's grid of powers of ten
+    "feature_penalty": Choice((1e2, 1e3, 1e4)),
+    "descriptor_penalty": Choice((1.0, 10.0, 100.0)),
+}
+METHOD = Method(config=ESZSLConfig, recipes=RECIPES, build=build, fit=fit, space=SPACE, grid=GRID)

@@ -12,7 +12,6 @@ that was trained on real ones beforehand.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -22,11 +21,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.errors import ConfigError, TrainingError
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.errors import ConfigError
+from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalization, AttributeNormalizationKind
-from classnorm.training import Epoch, History, TrainingConfig, seeded, train
-from classnorm.training.checkpoint import load_checkpoint, save_checkpoint
+from classnorm.training import (
+    EpochLosses,
+    FitContext,
+    History,
+    TrainingConfig,
+    gradient_step,
+    run_epochs,
+    seeded,
+    train,
+)
 
 __all__ = ["METHOD", "Critic", "FCLSWGANConfig", "FCLSWGANModel", "Generator", "critic_loss"]
 
@@ -249,7 +257,7 @@ def fit(dataset: ZeroShotDataset, config: FCLSWGANConfig, seed: int, context: Fi
     model.descriptors.copy_(torch.from_numpy(np.array(dataset.descriptors)))
     features = model.scale(rows.features)
     game = _Game(model, features, rows, config, seed)
-    history = game.play(dataset, context)
+    history = game.play(context)
 
     seen = torch.from_numpy(dataset.seen).to(context.device)
     unseen = (~seen).nonzero().squeeze(1)
@@ -283,7 +291,7 @@ def _train_classifier(
             schedule="constant",
         ),
         seed=seed,
-        hint="lower --classifier-lr",
+        hint="lower `classifier_lr`",
     )
 
 
@@ -307,31 +315,20 @@ class _Game:
             _train_classifier(self.judge, features, rows.labels, config, seed)
         self.judge.requires_grad_(False)
 
-    def play(self, dataset: ZeroShotDataset, context: FitContext) -> History:
+    def play(self, context: FitContext) -> History:
         """All epochs; the loss of the history is the critic's."""
-        config = self.config
         both = nn.ModuleDict({"generator": self.generator, "critic": self.critic})
         fused = self.features.device.type in ("cpu", "cuda")
         # One optimizer for both: parameters without a gradient are left alone.
-        optimizer = torch.optim.Adam(both.parameters(), config.lr, _BETAS, fused=fused)
-        state = checkpoints(dataset, "fclswgan", config, self.seed, context)
-        history: History = []
-        if state and state.resume and state.path.exists():
-            history = load_checkpoint(state.path, both, optimizer, state.key)
-        for epoch in range(len(history), config.epochs):
-            started = time.perf_counter()
-            loss = self._epoch(epoch, optimizer)
-            seconds = round(time.perf_counter() - started, 4)
-            history.append({"epoch": epoch + 1, "loss": loss, "lr": config.lr, "seconds": seconds})
-            last = epoch + 1 == config.epochs
-            if state and state.every and (last or (epoch + 1) % state.every == 0):
-                save_checkpoint(state.path, both, optimizer, state.key, history)
-            if context.progress:
-                context.progress(Epoch(epoch + 1, config.epochs, loss))
-        return history
+        optimizer = torch.optim.Adam(both.parameters(), self.config.lr, _BETAS, fused=fused)
 
-    def _epoch(self, epoch: int, optimizer: torch.optim.Optimizer) -> float:
-        """Mean loss of the critic. What is drawn depends on seed and epoch alone, so a resumed training goes on."""
+        def epoch(number: int) -> EpochLosses:
+            return EpochLosses(self._epoch(number, optimizer), self.config.lr)
+
+        return run_epochs(epoch, self.config.epochs, both, optimizer, context, largest_rise=math.inf)
+
+    def _epoch(self, epoch: int, optimizer: torch.optim.Optimizer) -> Tensor:
+        """The critic's losses. What is drawn depends on seed and epoch alone, so a resumed training continues."""
         config = self.config
         draws = seeded(self.seed, epoch + 1)
         losses = []
@@ -342,20 +339,13 @@ class _Game:
                 fake = self._generate(descriptors, draws)
             mix = torch.rand(len(real), 1, generator=draws).to(real.device)
             loss = critic_loss(self.critic, real, fake, descriptors, mix, config.gradient_penalty)
-            _step(optimizer, loss)
+            gradient_step(optimizer, loss)
             losses.append(loss.detach())
             if (step + 1) % config.critic_steps == 0:
                 self.critic.requires_grad_(False)
-                loss = self._generator_loss(descriptors, labels, draws)
-                _step(optimizer, loss)
+                gradient_step(optimizer, self._generator_loss(descriptors, labels, draws))
                 self.critic.requires_grad_(True)
-        mean = float(torch.stack(losses).mean())
-        if not math.isfinite(mean):
-            raise TrainingError(
-                f"training diverged: the critic's loss is not finite in epoch {epoch + 1} "
-                f"(learning rate {config.lr:g}); lower --lr"
-            )
-        return mean
+        return torch.stack(losses)
 
     def _batches(self, draws: torch.Generator) -> Iterator[Tensor]:
         """Row numbers: `critic_steps` passes in random order."""
@@ -374,12 +364,6 @@ class _Game:
         if self.config.classification_weight:
             loss = loss + self.config.classification_weight * F.cross_entropy(self.judge(fake), labels)
         return loss
-
-
-def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
 
 
 def _initialize(network: nn.Module, draws: torch.Generator) -> None:
@@ -417,4 +401,17 @@ def reference(dataset: ZeroShotDataset) -> FCLSWGANConfig:
 
 
 RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
-METHOD = Method(config=FCLSWGANConfig, recipes=RECIPES, build=build, fit=fit)
+SPACE: Space = {
+    "lr": Range(5e-5, 2e-3, log=True),
+    "epochs": Range(2, 20, log=True, whole=True),
+    "hidden": Choice((512, 1024, 2048)),
+    "batch_size": Choice((64, 128, 256)),
+    "classification_weight": Range(1e-2, 10.0, log=True),
+    "synthesized": Range(50, 600, log=True, whole=True),
+}
+GRID: Space = {
+    "lr": Choice((1e-4, 3e-4)),
+    "classification_weight": Choice((0.01, 0.1, 1.0)),
+    "synthesized": Choice((100, 300)),
+}
+METHOD = Method(config=FCLSWGANConfig, recipes=RECIPES, build=build, fit=fit, space=SPACE, grid=GRID)

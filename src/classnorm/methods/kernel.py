@@ -25,10 +25,11 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
 from classnorm.methods.parts.placement import GeometryConfig, placed_rows, with_hubness
+from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn.geometry import FeatureMoments
-from classnorm.training import Schedule, TrainingConfig, train
+from classnorm.training import FitContext, Schedule, TrainingConfig, train
 
 __all__ = ["METHOD", "DescriptorKernel", "KernelConfig", "KernelModel", "build", "solve"]
 
@@ -220,9 +221,7 @@ def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitC
         rows.labels.to(context.device),
         config,
         seed=seed,
-        checkpoints=checkpoints(dataset, "kernel", config, seed, context),
-        progress=context.progress,
-        hint="lower --lr",
+        context=context,
     )
     return Fitted(model, history)
 
@@ -267,4 +266,19 @@ RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {
     "reference": reference,
     "closed-form": closed_form,
 }
-METHOD = Method(config=KernelConfig, recipes=RECIPES, build=build, fit=fit)
+SPACE: Space = {
+    "power": Range(0.3, 1.0),
+    "whitening": Range(0.0, 0.6),
+    "shrinkage": Range(0.05, 0.6),
+    "within": Range(0.0, 1.0),
+    "spread": Range(0.0, 0.6),
+    "bandwidth": Range(0.5, 4.0, log=True),
+    "ridge": Range(0.02, 1.0, log=True),
+    "length": Range(1.0, 1.6),
+    "epochs": Range(1, 8, whole=True),
+}
+GRID: Space = {
+    "whitening": Choice((0.2, 0.35, 0.5)),
+    "ridge": Choice((0.03, 0.1, 0.3)),
+}
+METHOD = Method(config=KernelConfig, recipes=RECIPES, build=build, fit=fit, space=SPACE, grid=GRID)

@@ -6,30 +6,29 @@ import dataclasses
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from classnorm.data import SplitKind, ZeroShotDataset
+from classnorm.data import SplitKind, ZeroShotDataset, validation_dataset
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.files import digest
+from classnorm.methods.space import Range, Space
 from classnorm.metrics import Calibration
-from classnorm.training import Checkpoints, History, Progress
+from classnorm.training import FitContext, History
 
 __all__ = [
     "VALIDATED",
-    "FitContext",
+    "FitJob",
     "Fitted",
     "Method",
     "MethodConfig",
     "TrainingRows",
     "ZeroShotModel",
-    "checkpoints",
-    "fit_key",
 ]
 
 
@@ -106,18 +105,6 @@ class ZeroShotModel(nn.Module, ABC):
 
 
 @dataclass(frozen=True)
-class FitContext:
-    """Where and how a fit runs; nothing in it changes the result."""
-
-    device: torch.device
-    progress: Progress | None = None
-    checkpoint: Path | None = None
-    """File for the state of the training."""
-    checkpoint_every: int = 0
-    resume: bool = False
-
-
-@dataclass(frozen=True)
 class Fitted:
     """A trained model and how its training went."""
 
@@ -161,22 +148,39 @@ class Method:
     """(config, d_a, d_z, weights) → a model into which the saved weights can be loaded; they tell sizes that the config
     does not, like the number of seen classes."""
     fit: Fit
+    space: Space = field(default_factory=dict)
+    """Settings that a search varies, and between what."""
+    grid: Space = field(default_factory=dict)
+    """The values of a grid search; three of each range of `space` unless given."""
+    name: str = ""
+    """Its name in the registry; `method_named` fills it in."""
+
+    def search_space(self, sampler: Literal["tpe", "grid"]) -> Space:
+        """What a search varies unless told otherwise."""
+        if sampler == "tpe":
+            return self.space
+        return self.grid or {n: v.values() if isinstance(v, Range) else v for n, v in self.space.items()}
 
 
-def checkpoints(
-    dataset: ZeroShotDataset, method: str, config: MethodConfig, seed: int, context: FitContext
-) -> Checkpoints | None:
-    """Where the training loop keeps its state, if the context asks for it."""
-    if context.checkpoint is None:
-        return None
-    key = fit_key(dataset, method, config, seed)
-    return Checkpoints(context.checkpoint, key, context.checkpoint_every, context.resume)
+@dataclass(frozen=True)
+class FitJob:
+    """A method with its settings and seed on a dataset: everything that decides the weights of a model."""
 
+    dataset: ZeroShotDataset
+    method: Method
+    config: MethodConfig
+    seed: int = 0
 
-def fit_key(dataset: ZeroShotDataset, method: str, config: MethodConfig, seed: int) -> str:
-    """Names everything that decides the weights of a fit (a calibration does not)."""
-    settings = {
-        k: v for k, v in config.as_dict().items() if k not in ("calibration", "validation", "validation_splits")
-    }
-    document = [dataset.checksum, method, settings, seed]
-    return digest(document)
+    @cached_property
+    def key(self) -> str:
+        """Identifies the weights; a calibration does not change them."""
+        calibration = {field.name for field in dataclasses.fields(MethodConfig)}
+        settings = {name: value for name, value in self.config.as_dict().items() if name not in calibration}
+        return digest([self.dataset.checksum, self.method.name, settings, self.seed])
+
+    def fit(self, context: FitContext) -> Fitted:
+        return self.method.fit(self.dataset, self.config, self.seed, replace(context, key=self.key))
+
+    def validation(self, split: int) -> FitJob:
+        """The same on a validation split of the training rows."""
+        return replace(self, dataset=validation_dataset(self.dataset, self.config.validation, split))

@@ -15,10 +15,11 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
 from classnorm.methods.parts.episode import classes_of, prototypes_of
+from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeEmbedder, AttributeNormalizationKind, initialize_
-from classnorm.training import Schedule, TrainingConfig, train
+from classnorm.training import FitContext, Schedule, TrainingConfig, train
 
 __all__ = ["METHOD", "RelationNetConfig", "RelationNetModel", "base_rate_logit", "relation_loss"]
 
@@ -166,9 +167,7 @@ def fit(dataset: ZeroShotDataset, config: RelationNetConfig, seed: int, context:
         config,
         seed=seed,
         no_decay=[p for name, p in model.named_parameters() if not name.startswith("embedder.")],
-        checkpoints=checkpoints(dataset, "relationnet", config, seed, context),
-        progress=context.progress,
-        hint="lower --lr",
+        context=context,
     )
     return Fitted(model, history)
 
@@ -209,4 +208,15 @@ RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {
     "reference": reference,
     "class-norm": class_norm,
 }
-METHOD = Method(config=RelationNetConfig, recipes=RECIPES, build=build, fit=fit)
+SPACE: Space = {
+    "lr": Range(1e-4, 2e-3, log=True),
+    "epochs": Range(4, 16, log=True, whole=True),
+    "class_norm": Choice((False, True)),
+    "weight_decay": Range(1e-6, 1e-3, log=True),
+}
+GRID: Space = {
+    "lr": Choice((3e-4, 1e-3)),
+    "epochs": Choice((4, 8)),
+    "class_norm": Choice((False, True)),
+}
+METHOD = Method(config=RelationNetConfig, recipes=RECIPES, build=build, fit=fit, space=SPACE, grid=GRID)

@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.methods.eszsl import Moments
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, cosine_logits
+from classnorm.training import FitContext
 
 __all__ = ["METHOD", "SAEConfig", "SAEModel", "encoder"]
 
@@ -111,4 +113,12 @@ def reference(dataset: ZeroShotDataset) -> SAEConfig:
 
 
 RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
-METHOD = Method(config=SAEConfig, recipes=RECIPES, build=build, fit=fit)
+SPACE: Space = {
+    "encoder_weight": Range(3e-3, 3.0, log=True),
+    "attribute_normalization": Choice(("unit", "standardize")),
+}
+GRID: Space = {
+    "encoder_weight": Choice((0.03, 0.1, 0.3, 1.0)),
+    "attribute_normalization": Choice(("unit", "standardize")),
+}
+METHOD = Method(config=SAEConfig, recipes=RECIPES, build=build, fit=fit, space=SPACE, grid=GRID)

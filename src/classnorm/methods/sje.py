@@ -5,14 +5,11 @@ Akata, Reed, Walter, Lee, Schiele: Evaluation of Output Embeddings for Fine-Grai
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig
-from classnorm.methods.parts.ranking import RankingConfig, build, fit_ranking, hinges
+from classnorm.methods.parts.ranking import RankingConfig, hinges, ranking_method
 
 __all__ = ["METHOD", "SJEConfig", "sje_loss"]
 
@@ -27,29 +24,15 @@ def sje_loss(scores: Tensor, labels: Tensor, margin: float) -> Tensor:
     return hinges(scores, labels, margin).amax(dim=1).mean()
 
 
-def fit(dataset: ZeroShotDataset, config: SJEConfig, seed: int, context: FitContext) -> Fitted:
-    """Train on the training rows."""
-    return fit_ranking("sje", sje_loss, dataset, config, seed, context)
-
-
-def paper(dataset: ZeroShotDataset) -> SJEConfig:
-    """The publication's margin of 1 and plain stochastic gradient descent, one row per step at a constant rate. The
-    rate and the number of epochs are choices made here."""
-    return SJEConfig(
-        batch_size=1,
-        optimizer="sgd",
-        lr=0.01,
-        momentum=0.0,
-        weight_decay=0.0,
-        schedule="constant",
-        attribute_normalization="unit-plain",
-    )
-
-
-def reference(dataset: ZeroShotDataset) -> SJEConfig:
-    """A short schedule, not tuned."""
-    return SJEConfig()
-
-
-RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
-METHOD = Method(config=SJEConfig, recipes=RECIPES, build=build, fit=fit)
+# The publication's margin of 1 and plain stochastic gradient descent, one row per step at a constant rate. The rate
+# and the number of epochs are choices made here.
+PAPER = SJEConfig(
+    batch_size=1,
+    optimizer="sgd",
+    lr=0.01,
+    momentum=0.0,
+    weight_decay=0.0,
+    schedule="constant",
+    attribute_normalization="unit-plain",
+)
+METHOD = ranking_method(SJEConfig, sje_loss, PAPER)

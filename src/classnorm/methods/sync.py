@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import FitContext, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, dot_logits
-from classnorm.training import Schedule, TrainingConfig, train
+from classnorm.training import FitContext, Schedule, TrainingConfig, train
 
 __all__ = ["METHOD", "SynCConfig", "SynCModel", "one_versus_other", "phantom_classifiers", "structured"]
 
@@ -159,9 +160,7 @@ def fit(dataset: ZeroShotDataset, config: SynCConfig, seed: int, context: FitCon
         rows.labels,
         config,
         seed=seed,
-        checkpoints=checkpoints(dataset, "sync", config, seed, context),
-        progress=context.progress,
-        hint="lower --lr",
+        context=context,
     )
     with torch.no_grad():
         model.bases.copy_(phantom_classifiers(model.alignment(rows.descriptors), trained[0]))
@@ -189,4 +188,6 @@ def reference(dataset: ZeroShotDataset) -> SynCConfig:
 
 
 RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
-METHOD = Method(config=SynCConfig, recipes=RECIPES, build=build, fit=fit)
+SPACE: Space = {"sigma": Range(0.5, 4.0, log=True), "penalty": Range(3e-5, 3e-3, log=True)}
+GRID: Space = {"sigma": Choice((0.5, 1.0, 2.0)), "penalty": Choice((1e-4, 3e-4, 1e-3))}
+METHOD = Method(config=SynCConfig, recipes=RECIPES, build=build, fit=fit, space=SPACE, grid=GRID)

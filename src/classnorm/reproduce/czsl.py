@@ -112,7 +112,7 @@ def _finished(workshop: Workshop, column: Column, experiments: Sequence[Continua
     """The result of each, by name."""
     failed = workshop.run(f"{column.name}: streams", experiments)
     if failed:
-        raise TrainingError(f"{column.name}: {next(iter(failed.values()))}")
+        raise TrainingError(f"{column.name}: {next(iter(failed.values())).message}")
     return {experiment.name: read_scores(workshop.folder / "runs" / experiment.name) for experiment in experiments}
 
 

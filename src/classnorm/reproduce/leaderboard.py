@@ -12,9 +12,8 @@ import numpy as np
 from classnorm.errors import TrainingError
 from classnorm.experiments.experiment import Experiment
 from classnorm.experiments.search import SearchConfig, search
-from classnorm.experiments.space import DEFAULT_SPACES
 from classnorm.files import write_json
-from classnorm.methods import METHODS
+from classnorm.methods import METHODS, method_named
 from classnorm.reproduce.benchmarks import Column
 from classnorm.reproduce.reproduction import Workshop
 from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, ranks
@@ -106,13 +105,13 @@ def _entry(workshop: Workshop, column: Column, entry: Entry) -> list[Result]:
     experiments = [Experiment(column.dataset, entry.method, entry.label, config, seed) for seed in range(count)]
     failed = workshop.run(f"{column.name}, {entry.label}: training", experiments)
     if failed:
-        raise TrainingError(f"{column.name}, {entry.label}: {next(iter(failed.values()))}")
+        raise TrainingError(f"{column.name}, {entry.label}: {next(iter(failed.values())).message}")
     return [Result.read(workshop.folder / "runs" / experiment.name) for experiment in experiments]
 
 
 def _winner(workshop: Workshop, column: Column, entry: Entry) -> Any:
     base = workshop.recipe(column, entry.method, entry.recipe).replace(**entry.fixed, calibration="validation")
-    space = {k: v for k, v in DEFAULT_SPACES[entry.method]["tpe"].items() if k not in entry.fixed}
+    space = {k: v for k, v in method_named(entry.method).space.items() if k not in entry.fixed}
     if workshop.effort.shorten > 1:
         space.pop("epochs", None)  # a short version stays short
     small = workshop.changes(column, entry.method, entry.recipe)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from classnorm.errors import ClassNormError
-from classnorm.experiments.engine import Engine, run_converging
+from classnorm.experiments.engine import Engine, Failure, run_converging
 from classnorm.experiments.experiment import Experiment
 from classnorm.methods import MethodConfig, resolve
 from classnorm.reproduce.benchmarks import Column
@@ -89,7 +89,7 @@ class Workshop:
         """What differs from a recipe on a dataset; `best` is short, and the same for all data."""
         return {**column.changes, **self.effort.changes} if method == "classnorm" and recipe != "best" else {}
 
-    def run(self, what: str, tasks: Sequence[Any]) -> dict[str, str]:
+    def run(self, what: str, tasks: Sequence[Any]) -> dict[str, Failure]:
         """Do what is not done yet; the messages of what failed, by name. What diverged would do so again."""
         with self.progress(what) as progress:
             return run_converging(tasks, self.folder / "runs", self.engine, progress)
@@ -123,9 +123,9 @@ def measure(workshop: Workshop, what: str, rows: Sequence[Row]) -> dict[tuple[st
         for column in workshop.at_hand
     }
     failed = workshop.run(what, [e for group in experiments.values() for e in group])
-    unexpected = {name: message for name, message in failed.items() if "diverged" not in message}
+    unexpected = [failure.message for failure in failed.values() if not failure.diverged]
     if unexpected:
-        raise ClassNormError(f"{what}: a run failed: {next(iter(unexpected.values()))}")
+        raise ClassNormError(f"{what}: a run failed: {unexpected[0]}")
     root = workshop.folder / "runs"
     return {
         key: Measured(tuple(None if e.name in failed else Result.read(root / e.name) for e in group))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods import FitContext, resolve
+from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.scoring.calibrated import CalibratedFit, fit_calibrated
 from classnorm.scoring.scorer import Scorer, Top
 from classnorm.training import Device, pick_device
@@ -32,5 +32,5 @@ def fit(
     >>> scorer.scores(data.features[:5]).shape
     (5, 10)
     """
-    found, config = resolve(dataset, method, recipe, **changes)
-    return fit_calibrated(dataset, method, found, config, seed, FitContext(pick_device(device))).scorer
+    job = FitJob(dataset, *resolve(dataset, method, recipe, **changes), seed)
+    return fit_calibrated(job, FitContext(pick_device(device))).scorer

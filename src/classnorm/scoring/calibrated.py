@@ -5,15 +5,14 @@ from __future__ import annotations
 import importlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data import ZeroShotDataset, validation_dataset
-from classnorm.methods.method import VALIDATED, FitContext, Method, MethodConfig
+from classnorm.methods.method import VALIDATED, FitJob
 from classnorm.metrics import (
     Calibration,
     SideScores,
@@ -24,9 +23,10 @@ from classnorm.metrics import (
     softmax,
 )
 from classnorm.metrics.calibration import calibration_curves, calibration_values
+from classnorm.progress import Announce
 from classnorm.results.numbers import json_numbers
 from classnorm.scoring.scorer import Scorer
-from classnorm.training import History, Progress, TrainingConfig
+from classnorm.training import FitContext, History, TrainingConfig
 
 __all__ = ["CalibratedFit", "ValidationFit", "fit_calibrated", "validate"]
 
@@ -47,15 +47,7 @@ class CalibratedFit:
     """What validation chose and how well it did there; None where nothing was validated."""
 
 
-def fit_calibrated(
-    dataset: ZeroShotDataset,
-    name: str,
-    method: Method,
-    config: MethodConfig,
-    seed: int,
-    context: FitContext,
-    announce: Callable[[str], Progress | None] = lambda stage: None,
-) -> CalibratedFit:
+def fit_calibrated(job: FitJob, context: FitContext, announce: Announce = lambda stage: None) -> CalibratedFit:
     """Choose a calibration on validation splits if the config asks for one, then fit on all training rows.
 
     The same validation fits give the temperature of the probabilities; without them it is 1.
@@ -63,46 +55,36 @@ def fit_calibrated(
     Args:
         announce: told the name of each stage before it starts; returns a progress callback for it.
     """
-    config.check()
-    if isinstance(config, TrainingConfig):
+    job.config.check()
+    if isinstance(job.config, TrainingConfig):
         # PyTorch imports its compiler with the first optimizer, for a second or two: once a process, part of no fit.
         importlib.import_module("torch._dynamo")
     started = time.perf_counter()
-    calibration, temperature, validation = _calibrate(dataset, name, method, config, seed, context, announce)
+    calibration, temperature, validation = _calibrate(job, context, announce)
     progress = announce("training")
     before = time.perf_counter()
-    fitted = method.fit(dataset, config, seed, replace(context, progress=progress))
+    fitted = job.fit(replace(context, progress=progress))
     train_seconds = time.perf_counter() - before
-    scorer = _scorer(dataset, name, config, fitted.model).calibrated(calibration, temperature)
+    scorer = Scorer.of(job, fitted.model).calibrated(calibration, temperature)
     fit_seconds = time.perf_counter() - started
     return CalibratedFit(scorer, fitted.history, train_seconds, fit_seconds, validation)
 
 
-def _scorer(dataset: ZeroShotDataset, name: str, config: MethodConfig, model: Any) -> Scorer:
-    return Scorer(model, name, config, dataset.class_names, dataset.descriptors, dataset.seen, dataset.d_z)
-
-
 def _calibrate(
-    dataset: ZeroShotDataset,
-    name: str,
-    method: Method,
-    config: MethodConfig,
-    seed: int,
-    context: FitContext,
-    announce: Callable[[str], Progress | None],
+    job: FitJob, context: FitContext, announce: Announce
 ) -> tuple[Calibration, float, dict[str, Any] | None]:
+    config = job.config
     if config.calibration not in VALIDATED:
         return Calibration.parse(config.calibration), 1.0, None
-    outcomes = []
-    for number in range(config.validation_splits):
-        progress = announce(f"validation {number + 1}/{config.validation_splits}")
-        checkpoint = context.checkpoint and context.checkpoint.with_name(f"validation-{number}.safetensors")
-        own = replace(context, progress=progress, checkpoint=checkpoint)
-        outcomes.append(validate(dataset, name, method, config, seed, number, own))
-    sides = [outcome.sides for outcome in outcomes]
+    fits = []
+    for split in range(config.validation_splits):
+        progress = announce(f"validation {split + 1}/{config.validation_splits}")
+        checkpoint = context.checkpoint and context.checkpoint.with_name(f"validation-{split}.safetensors")
+        fits.append(validate(job, split, replace(context, progress=progress, checkpoint=checkpoint)))
+    sides = [fit.sides for fit in fits]
     calibration, harmonic = choose_calibration(sides, VALIDATED[config.calibration])
-    scores = np.concatenate([calibration.apply(outcome.logits, outcome.seen) for outcome in outcomes])
-    labels = np.concatenate([outcome.labels for outcome in outcomes])
+    scores = np.concatenate([calibration.apply(fit.logits, fit.seen) for fit in fits])
+    labels = np.concatenate([fit.labels for fit in fits])
     temperature = 1.0 if math.isnan(harmonic) else fit_temperature(scores, labels)  # NaN: rows of one side alone
     record = {
         "harmonic": harmonic,
@@ -128,22 +110,14 @@ class ValidationFit:
     seen: npt.NDArray[np.bool_]
 
 
-def validate(
-    dataset: ZeroShotDataset,
-    name: str,
-    method: Method,
-    config: MethodConfig,
-    seed: int,
-    split: int,
-    context: FitContext,
-) -> ValidationFit:
+def validate(job: FitJob, split: int, context: FitContext) -> ValidationFit:
     """Fit on a validation split of the training rows; what a calibration needs to know of its held-out rows."""
-    part = validation_dataset(dataset, config.validation, split)
-    fitted = method.fit(part, config, seed, context)
-    logits = _scorer(part, name, config, fitted.model).logits(part.features[part.test_rows])
-    labels = part.labels[part.test_rows]
+    part = job.validation(split)
+    data = part.dataset
+    logits = Scorer.of(part, part.fit(context).model).logits(data.features[data.test_rows])
+    labels = data.labels[data.test_rows]
     kept = slice(None, None, -(-logits.size // _KEPT))
-    return ValidationFit(side_scores(logits, labels, part.seen), logits[kept].copy(), labels[kept], part.seen)
+    return ValidationFit(side_scores(logits, labels, data.seen), logits[kept].copy(), labels[kept], data.seen)
 
 
 def _curves(sides: Sequence[SideScores], chosen: Calibration) -> dict[str, dict[str, list[float]]]:

@@ -21,7 +21,7 @@ from safetensors.torch import save as save_tensors
 from classnorm.data.dataset import FloatArray, check_descriptors, check_features
 from classnorm.errors import ClassNormError, ConfigError, DataError, ModelError, unknown_name
 from classnorm.files import replacing, write_json
-from classnorm.methods import METHODS, MethodConfig, ZeroShotModel
+from classnorm.methods import FitJob, MethodConfig, ZeroShotModel, method_named
 from classnorm.metrics import Calibration, softmax
 from classnorm.training import Device, pick_device
 
@@ -58,6 +58,12 @@ class Scorer:
     calibration: Calibration = field(default_factory=Calibration)
     temperature: float = 1.0
     """Probabilities are the softmax of calibrated scores divided by this; it changes no prediction."""
+
+    @classmethod
+    def of(cls, job: FitJob, model: ZeroShotModel) -> Self:
+        """The scorer of a model that a job has trained, not calibrated."""
+        data = job.dataset
+        return cls(model, job.method.name, job.config, data.class_names, data.descriptors, data.seen, data.d_z)
 
     def __repr__(self) -> str:
         seen = int(self.seen.sum())
@@ -280,9 +286,7 @@ class Scorer:
             folder = folder.parent
         document, content = _read_model(folder)
         try:
-            if document["method"] not in METHODS:
-                raise unknown_name("method", document["method"], METHODS)
-            method = METHODS[document["method"]]
+            method = method_named(document["method"])
             config = method.config(**document["config"])
             tensors = load_tensors(content)
             descriptors = tensors.pop("descriptors").numpy()

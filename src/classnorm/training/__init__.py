@@ -1,22 +1,25 @@
-"""The one training loop: batches, optimizers, schedules, checkpoint and resume."""
+"""Training: the epoch driver, the loop over batches, optimizers, schedules, checkpoint and resume."""
 
+from classnorm.training.context import FitContext
 from classnorm.training.device import Device, pick_device
-from classnorm.training.loop import Batches, Checkpoints, Epoch, History, Progress, train
+from classnorm.training.epochs import EpochLosses, History, run_epochs
+from classnorm.training.loop import Batches, gradient_step, train
 from classnorm.training.schedule import Schedule, TrainingConfig, learning_rate, make_optimizer
 from classnorm.training.seeding import seeded
 
 __all__ = [
     "Batches",
-    "Checkpoints",
     "Device",
-    "Epoch",
+    "EpochLosses",
+    "FitContext",
     "History",
-    "Progress",
     "Schedule",
     "TrainingConfig",
+    "gradient_step",
     "learning_rate",
     "make_optimizer",
     "pick_device",
+    "run_epochs",
     "seeded",
     "train",
 ]

@@ -41,7 +41,7 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
     if metadata.get("key") != key:
         raise ConfigError(
             f"{path}: belongs to a training with another recipe, seed or dataset; "
-            "repeat its settings, choose another --out, or leave out --resume"
+            "repeat its settings, choose another `out`, or leave out `resume`"
         )
     model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
     state: dict[int, dict[str, Any]] = {}

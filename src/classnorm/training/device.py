@@ -19,5 +19,5 @@ def pick_device(device: Device = "auto") -> torch.device:
     if device == "auto":
         return torch.device(next(name for name, there in available.items() if there))
     if not available.get(device, False):
-        raise ConfigError(f"device {device!r} is not available on this machine; use --device auto")
+        raise ConfigError(f'device {device!r} is not available on this machine; use `device="auto"`')
     return torch.device(device)

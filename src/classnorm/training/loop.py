@@ -1,50 +1,21 @@
-"""The one training loop. It knows rows, labels and a loss; not which method it trains."""
+"""The training loop over batches of rows. It knows features, labels and a loss; not which method it trains."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from classnorm.errors import TrainingError
-from classnorm.training.checkpoint import load_checkpoint, save_checkpoint
+from classnorm.training.context import FitContext
+from classnorm.training.epochs import EpochLosses, History, run_epochs
 from classnorm.training.schedule import TrainingConfig, learning_rate, make_optimizer
 from classnorm.training.seeding import seeded
 
-__all__ = ["Batches", "Checkpoints", "Epoch", "History", "Progress", "train"]
-
-History = list[dict[str, float]]
-"""One record per epoch: `epoch`, `loss`, `lr`, `seconds`."""
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """What a progress callback is told."""
-
-    number: int
-    total: int
-    loss: float
-
-
-Progress = Callable[[Epoch], None]
-
-
-@dataclass(frozen=True)
-class Checkpoints:
-    """Where a training keeps its state, so that an interrupted one can go on."""
-
-    path: Path
-    key: str
-    """Names everything that decides the result; a checkpoint with another key is refused."""
-    every: int = 0
-    """Epochs between two; 0 writes none."""
-    resume: bool = False
+__all__ = ["Batches", "gradient_step", "train"]
 
 
 class Batches(Protocol):
@@ -82,12 +53,11 @@ def train(
     config: TrainingConfig,
     *,
     seed: int = 0,
+    context: FitContext | None = None,
     batches: Batches | None = None,
     on_step: Callable[[int], None] | None = None,
     no_decay: Collection[nn.Parameter] = (),
-    checkpoints: Checkpoints | None = None,
-    progress: Progress | None = None,
-    hint: str = "lower the learning rate",
+    hint: str = "lower `lr`",
 ) -> History:
     """Train `model` for a fixed number of epochs; nothing is selected on the way.
 
@@ -98,8 +68,9 @@ def train(
         labels: [n].
         seed: of the order of rows. The order of an epoch depends on (seed, epoch) alone, so a resumed training sees
             the same batches.
+        context: progress and checkpoints.
         batches: what the steps see, instead of all rows in shuffled batches of ``config.batch_size``.
-        on_step: told the number of each step before it, for a loss that draws random numbers.
+        on_step: called with the number of each step before its batch is drawn, for a loss that draws random numbers.
         no_decay: parameters without weight decay.
         hint: likely remedy, for the error message if the loss diverges.
     """
@@ -108,42 +79,45 @@ def train(
     device = parameters[0].device
     optimizer = make_optimizer(_groups(parameters, no_decay) if no_decay else parameters, config, device)
     batches = batches or ShuffledRows(len(labels), config.batch_size, seed, device)
-    history: History = []
-    if checkpoints and checkpoints.resume and checkpoints.path.exists():
-        history = load_checkpoint(checkpoints.path, model, optimizer, checkpoints.key)
-
     steps_per_epoch = len(batches)
     total_steps = config.epochs * steps_per_epoch
-    model.train()
-    for epoch in range(len(history), config.epochs):
-        started = time.perf_counter()
-        # Losses stay on the device until the epoch ends: reading one would wait for an accelerator at every step.
+
+    def epoch(number: int) -> EpochLosses:
         losses = torch.zeros(steps_per_epoch, device=device)
-        for i, rows in enumerate(batches.epoch(epoch)):
-            step = epoch * steps_per_epoch + i
+        rows_of_steps = batches.epoch(number)
+        first = number * steps_per_epoch
+        for i in range(steps_per_epoch):
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(config, step, total_steps)
+                group["lr"] = learning_rate(config, first + i, total_steps)
             if on_step:
-                on_step(step)
+                on_step(first + i)
+            rows = next(rows_of_steps)
             value = loss(features.index_select(0, rows), labels.index_select(0, rows))
-            optimizer.zero_grad(set_to_none=True)
-            value.backward()  # type: ignore[no-untyped-call]
-            if config.grad_clip:
-                nn.utils.clip_grad_norm_(parameters, config.grad_clip)
-            optimizer.step()
+            gradient_step(optimizer, value, parameters, config.grad_clip)
             losses[i] = value.detach()
-        rate = learning_rate(config, epoch * steps_per_epoch, total_steps)
-        mean = _mean_loss(losses, epoch, steps_per_epoch, rate, history, hint)
-        history.append(
-            {"epoch": epoch + 1, "loss": mean, "lr": rate, "seconds": round(time.perf_counter() - started, 4)}
-        )
-        last = epoch + 1 == config.epochs
-        if checkpoints and checkpoints.every and (last or (epoch + 1) % checkpoints.every == 0):
-            save_checkpoint(checkpoints.path, model, optimizer, checkpoints.key, history)
-        if progress:
-            progress(Epoch(epoch + 1, config.epochs, mean))
+        return EpochLosses(losses, learning_rate(config, first, total_steps))
+
+    model.train()
+    history = run_epochs(epoch, config.epochs, model, optimizer, context, hint=hint)
     model.eval()
     return history
+
+
+def gradient_step(
+    optimizer: torch.optim.Optimizer,
+    loss: Tensor,
+    parameters: Iterable[nn.Parameter] = (),
+    grad_clip: float = 0.0,
+    before_clipping: Callable[[], None] | None = None,
+) -> None:
+    """One step down the gradient of `loss`, its norm over `parameters` clipped to `grad_clip` unless that is 0."""
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    if before_clipping:
+        before_clipping()
+    if grad_clip:
+        nn.utils.clip_grad_norm_(parameters, grad_clip)
+    optimizer.step()
 
 
 def _groups(parameters: list[nn.Parameter], no_decay: Collection[nn.Parameter]) -> list[dict[str, Any]]:
@@ -153,21 +127,3 @@ def _groups(parameters: list[nn.Parameter], no_decay: Collection[nn.Parameter]) 
         {"params": [parameter for parameter in parameters if id(parameter) not in free]},
         {"params": [parameter for parameter in parameters if id(parameter) in free], "weight_decay": 0.0},
     ]
-
-
-def _mean_loss(losses: Tensor, epoch: int, steps_per_epoch: int, rate: float, history: History, hint: str) -> float:
-    """Mean loss of the epoch, or the error that says where it stopped being one."""
-    bad = (~losses.isfinite()).nonzero()
-    if len(bad):
-        step = epoch * steps_per_epoch + int(bad[0]) + 1
-        raise TrainingError(
-            f"training diverged: the loss is not finite at step {step} "
-            f"(epoch {epoch + 1}, learning rate {rate:g}); {hint}"
-        )
-    mean = float(losses.mean())
-    if history and mean > 100.0 * max(history[0]["loss"], 1.0):
-        raise TrainingError(
-            f"training diverged: the loss rose from {history[0]['loss']:.3g} to {mean:.3g} by step "
-            f"{(epoch + 1) * steps_per_epoch} (epoch {epoch + 1}, learning rate {rate:g}); {hint}"
-        )
-    return mean

@@ -9,7 +9,7 @@ from classnorm.continual.strategies.memory import MemoryConfig
 from classnorm.continual.strategies.multitask import Multitask
 from classnorm.continual.strategies.replay import Replay
 from classnorm.continual.strategies.sequential import Sequential
-from classnorm.continual.strategies.strategy import GradientStrategy, Problem, Strategy, StreamProgress, TaskEpoch
+from classnorm.continual.strategies.strategy import GradientStrategy, Strategy, StreamProblem
 
 __all__ = [
     "STRATEGIES",
@@ -20,10 +20,8 @@ __all__ = [
     "LwFConfig",
     "MASConfig",
     "MemoryConfig",
-    "Problem",
     "Strategy",
-    "StreamProgress",
-    "TaskEpoch",
+    "StreamProblem",
 ]
 
 STRATEGIES: dict[str, type[Strategy]] = {

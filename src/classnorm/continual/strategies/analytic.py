@@ -1,8 +1,8 @@
 """Analytic: kernel prototypes in closed form, from sums that add up over tasks. It stores no row and takes no step.
 
-After every task the model is the one that `--method kernel --recipe closed-form` fits on all rows so far with the same
-settings, whatever the order of the tasks: so it cannot forget. What changes with later classes is the geometry, and it
-changes for all of them.
+After every task the model is the one that the recipe `closed-form` of the method `kernel` fits on all rows so far with
+the same settings. It does not depend on the order of the tasks, so nothing is forgotten; later classes change the
+geometry, for all classes alike.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from torch import Tensor, nn
 
 from classnorm.continual.config import StreamConfig
 from classnorm.continual.model import Learner
-from classnorm.continual.strategies.strategy import Problem, Strategy, StreamProgress, TaskEpoch
+from classnorm.continual.strategies.strategy import Strategy, StreamProblem
 from classnorm.errors import ConfigError
 from classnorm.methods.kernel import DescriptorKernel, KernelConfig, KernelModel, build, solve
 from classnorm.methods.parts.placement import GeometryConfig
 from classnorm.nn.geometry import FeatureMoments
+from classnorm.progress import OnProgress, Progress
 
 __all__ = ["Analytic", "AnalyticConfig", "KernelLearner"]
 
@@ -30,7 +31,7 @@ _BLOCK = 4096  # rows that are added at once
 
 @dataclass(frozen=True, kw_only=True)
 class AnalyticConfig(StreamConfig, GeometryConfig):
-    """The settings of `--method kernel` that its closed form has; all but `length` have the same defaults."""
+    """The settings of the method `kernel` that its closed form has; all but `length` have the same defaults."""
 
     ridge: float = KernelConfig.ridge
     """Penalty of the regression from descriptors to class means."""
@@ -86,7 +87,7 @@ class Analytic(Strategy):
     Config: ClassVar[type[AnalyticConfig]] = AnalyticConfig
     config: AnalyticConfig
 
-    def __init__(self, problem: Problem, config: AnalyticConfig) -> None:
+    def __init__(self, problem: StreamProblem, config: AnalyticConfig) -> None:
         super().__init__(problem, config)
         assert isinstance(problem.learner, KernelLearner)
         self.learner = problem.learner
@@ -97,16 +98,16 @@ class Analytic(Strategy):
     def new_learner(cls, config: AnalyticConfig, d_a: int, d_z: int, seed: int, encoder: nn.Module | None) -> Learner:
         if encoder is not None:
             raise ConfigError(
-                "strategy analytic learns from features, which no encoder may change; leave out --encoder"
+                "strategy analytic learns from features, which no encoder may change; leave out `encoder`"
             )
         return KernelLearner(config, d_a, d_z)
 
-    def learn(self, task: int, progress: StreamProgress | None) -> list[float]:
+    def learn(self, task: int, progress: OnProgress | None) -> list[float]:
         for rows in torch.split(self.problem.rows[task], _BLOCK):
             self.moments.update(self.problem.inputs.batch(rows), self.problem.labels[rows])
         loss = self._solve()
         if progress:
-            progress(TaskEpoch(task + 1, len(self.problem.rows), 1, 1, loss))
+            progress(Progress(1, 1, f"loss {loss:.3f}"))
         return [loss]
 
     @torch.no_grad()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from classnorm.continual.config import ContinualConfig
-from classnorm.continual.strategies.strategy import GradientStrategy, Problem
+from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
 
 __all__ = ["ImportanceConfig", "ImportanceStrategy", "mean_over_gradients"]
 
@@ -37,7 +37,7 @@ class ImportanceStrategy(GradientStrategy):
 
     config: ImportanceConfig
 
-    def __init__(self, problem: Problem, config: ImportanceConfig) -> None:
+    def __init__(self, problem: StreamProblem, config: ImportanceConfig) -> None:
         super().__init__(problem, config)
         self.importance: dict[str, Tensor] = {}
         self.anchor: dict[str, Tensor] = {}

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.continual.config import ContinualConfig
-from classnorm.continual.strategies.strategy import GradientStrategy, Problem
+from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
 from classnorm.nn import cosine_logits
 
 __all__ = ["LwF", "LwFConfig"]
@@ -41,7 +41,7 @@ class LwF(GradientStrategy):
     Config = LwFConfig
     config: LwFConfig
 
-    def __init__(self, problem: Problem, config: LwFConfig) -> None:
+    def __init__(self, problem: StreamProblem, config: LwFConfig) -> None:
         super().__init__(problem, config)
         self.encoder: nn.Module = problem.learner.encoder
         """Of the learner before the task."""

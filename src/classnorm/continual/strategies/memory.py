@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from classnorm.continual.config import ContinualConfig
-from classnorm.continual.strategies.strategy import GradientStrategy, Problem
+from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
 
 __all__ = ["MemoryConfig", "MemoryStrategy"]
 
@@ -33,7 +33,7 @@ class MemoryStrategy(GradientStrategy):
 
     config: MemoryConfig
 
-    def __init__(self, problem: Problem, config: MemoryConfig) -> None:
+    def __init__(self, problem: StreamProblem, config: MemoryConfig) -> None:
         super().__init__(problem, config)
         self.memory = problem.rows[0][:0]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar, Self
@@ -17,28 +18,14 @@ from classnorm.continual.config import ContinualConfig, StreamConfig
 from classnorm.continual.inputs import Inputs
 from classnorm.continual.model import Learner
 from classnorm.continual.stream import TaskStream
-from classnorm.errors import TrainingError
-from classnorm.training import make_optimizer, seeded
+from classnorm.progress import OnProgress
+from classnorm.training import EpochLosses, FitContext, gradient_step, make_optimizer, run_epochs, seeded
 
-__all__ = ["GradientStrategy", "Problem", "Strategy", "StreamProgress", "TaskEpoch"]
-
-
-@dataclass(frozen=True)
-class TaskEpoch:
-    """What a progress callback is told."""
-
-    task: int
-    tasks: int
-    epoch: int
-    epochs: int
-    loss: float
-
-
-StreamProgress = Callable[[TaskEpoch], None]
+__all__ = ["GradientStrategy", "Strategy", "StreamProblem"]
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class StreamProblem:
     """A learner and the stream it learns, the classes numbered in the order of learning.
 
     So the classes of a task, like those seen so far, are a range, and their descriptors a view instead of a copy.
@@ -80,7 +67,7 @@ class Strategy(ABC):
     Config: ClassVar[type[StreamConfig]]
     config: StreamConfig
 
-    def __init__(self, problem: Problem, config: StreamConfig) -> None:
+    def __init__(self, problem: StreamProblem, config: StreamConfig) -> None:
         self.problem = problem
         self.config = config
 
@@ -90,8 +77,8 @@ class Strategy(ABC):
         """What it trains, before the first task."""
 
     @abstractmethod
-    def learn(self, task: int, progress: StreamProgress | None) -> list[float]:
-        """Learn a task (counted from 0); the mean loss of each pass over its rows."""
+    def learn(self, task: int, progress: OnProgress | None) -> list[float]:
+        """Learn a task (numbered from 0), reporting progress within it; the mean loss of each pass over its rows."""
 
     def state(self) -> dict[str, Tensor]:
         """What later tasks need besides the learner, for a checkpoint."""
@@ -111,7 +98,7 @@ class GradientStrategy(Strategy):
     Config: ClassVar[type[ContinualConfig]] = ContinualConfig
     config: ContinualConfig
 
-    def __init__(self, problem: Problem, config: ContinualConfig) -> None:
+    def __init__(self, problem: StreamProblem, config: ContinualConfig) -> None:
         super().__init__(problem, config)
         self.generator = torch.Generator()
         """For every random choice. Seeded anew for each epoch, so that a resumed run makes the same ones."""
@@ -120,7 +107,7 @@ class GradientStrategy(Strategy):
     def new_learner(cls, config: ContinualConfig, d_a: int, d_z: int, seed: int, encoder: nn.Module | None) -> Learner:
         return Learner(config, d_a, d_z, seed, encoder)
 
-    def learn(self, task: int, progress: StreamProgress | None) -> list[float]:
+    def learn(self, task: int, progress: OnProgress | None) -> list[float]:
         """With an optimizer of its own: momentum from the task before would pull the wrong way."""
         config, learner = self.config, self.problem.learner
         parameters = list(self.parameters.values())
@@ -132,32 +119,22 @@ class GradientStrategy(Strategy):
             groups.append({"params": trained, "lr": rate, "momentum": config.encoder_momentum})
         device = parameters[0].device
         optimizer = make_optimizer(groups, training, device)
-        means: list[float] = []
-        learner.train()
-        for epoch in range(config.epochs):
-            batches = torch.split(self.rows(task, epoch), config.batch_size)
-            # Losses stay on the device until the epoch ends: reading one would wait for an accelerator at every step.
-            losses = torch.zeros(len(batches), device=device)
-            for i, rows in enumerate(batches):
+
+        def epoch(number: int) -> EpochLosses:
+            losses = []
+            for rows in torch.split(self.rows(task, number), config.batch_size):
                 loss = self.loss(task, rows)
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
-                self.after_backward(task)
-                if config.grad_clip:
-                    nn.utils.clip_grad_norm_(parameters, config.grad_clip)
-                optimizer.step()
-                losses[i] = loss.detach()
-            means.append(float(losses.mean()))
-            if not np.isfinite(means[-1]):
-                raise TrainingError(
-                    f"training diverged: the loss is not finite in task {task + 1}, epoch {epoch + 1} "
-                    f"(learning rate {training.lr:g}); lower --lr"
-                )
-            if progress:
-                progress(TaskEpoch(task + 1, len(self.problem.rows), epoch + 1, config.epochs, means[-1]))
+                gradient_step(optimizer, loss, parameters, config.grad_clip, lambda: self.after_backward(task))
+                losses.append(loss.detach())
+            return EpochLosses(torch.stack(losses), training.lr)
+
+        learner.train()
+        context = FitContext(device, progress)
+        where = f" of task {task + 1}"
+        history = run_epochs(epoch, config.epochs, learner, optimizer, context, where=where, largest_rise=math.inf)
         learner.eval()
         self.after_task(task)
-        return means
+        return [record["loss"] for record in history]
 
     @property
     def parameters(self) -> dict[str, nn.Parameter]:

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import FitContext, Fitted, MethodConfig, TrainingRows, ZeroShotModel, checkpoints
+from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, initialize_
-from classnorm.training import TrainingConfig, train
+from classnorm.training import FitContext, TrainingConfig, train
 
-__all__ = ["BilinearModel", "FeatureNormalization", "RankingConfig", "build", "fit_ranking", "hinges"]
+__all__ = ["BilinearModel", "FeatureNormalization", "RankingConfig", "build", "hinges", "ranking_method"]
 
 RankingLoss = Callable[[Tensor, Tensor, float], Tensor]
 """(scores [b, n_classes], labels [b], margin) → scalar"""
@@ -113,35 +114,43 @@ def build(config: RankingConfig, d_a: int, d_z: int, weights: Mapping[str, Tenso
     return BilinearModel(config, d_a, d_z)
 
 
-def fit_ranking(
-    name: str,
-    ranking_loss: RankingLoss,
-    dataset: ZeroShotDataset,
-    config: RankingConfig,
-    seed: int,
-    context: FitContext,
-) -> Fitted:
-    """Train a bilinear compatibility by a ranking loss over all seen classes."""
-    config.check()
-    rows = TrainingRows.of(dataset, context.device)
-    model = BilinearModel(config, dataset.d_a, dataset.d_z, seed).to(context.device)
-    model.of_feature.fit(rows.features)
-    model.of_descriptor.fit(rows.descriptors)
-    # Both sides are normalised once, instead of in every batch.
-    descriptors = model.of_descriptor(rows.descriptors)
+def ranking_method(config: type[RankingConfig], ranking_loss: RankingLoss, paper: RankingConfig) -> Method:
+    """The method that trains a bilinear compatibility by a ranking loss over all seen classes.
 
-    def loss(features: Tensor, labels: Tensor) -> Tensor:
-        return ranking_loss(features @ model.compatibility(descriptors).T, labels, config.margin)
+    Its recipe `reference` is a short schedule, not tuned: the defaults of `config`.
 
-    history = train(
-        model,
-        loss,
-        model.of_feature(rows.features),
-        rows.labels,
-        config,
-        seed=seed,
-        checkpoints=checkpoints(dataset, name, config, seed, context),
-        progress=context.progress,
-        hint="lower --lr or use --feature-normalization unit",
-    )
-    return Fitted(model, history)
+    Args:
+        paper: the recipe with the settings of the publication.
+    """
+
+    def fit(dataset: ZeroShotDataset, config: RankingConfig, seed: int, context: FitContext) -> Fitted:
+        config.check()
+        rows = TrainingRows.of(dataset, context.device)
+        model = BilinearModel(config, dataset.d_a, dataset.d_z, seed).to(context.device)
+        model.of_feature.fit(rows.features)
+        model.of_descriptor.fit(rows.descriptors)
+        # Both sides are normalised once, instead of in every batch.
+        descriptors = model.of_descriptor(rows.descriptors)
+
+        def loss(features: Tensor, labels: Tensor) -> Tensor:
+            return ranking_loss(features @ model.compatibility(descriptors).T, labels, config.margin)
+
+        features = model.of_feature(rows.features)
+        hint = 'lower `lr` or use `feature_normalization="unit"`'
+        return Fitted(model, train(model, loss, features, rows.labels, config, seed=seed, context=context, hint=hint))
+
+    recipes = {"paper": lambda dataset: paper, "reference": lambda dataset: config()}
+    return Method(config=config, recipes=recipes, build=build, fit=fit, space=SPACE, grid=GRID)
+
+
+SPACE: Space = {
+    "lr": Range(3e-4, 1e-2, log=True),
+    "margin": Range(0.1, 3.0, log=True),
+    "epochs": Range(10, 100, log=True, whole=True),
+    "weight_decay": Range(1e-6, 1e-3, log=True),
+}
+GRID: Space = {
+    "lr": Choice((1e-3, 3e-3)),
+    "margin": Choice((0.3, 1.0)),
+    "epochs": Choice((25, 50)),
+}

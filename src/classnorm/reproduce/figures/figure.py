@@ -57,7 +57,7 @@ def diagnose(workshop: Workshop, what: str, tasks: Sequence[Diagnosis]) -> dict[
     """The numbers of each, by name."""
     failed = workshop.run(what, tasks)
     if failed:
-        raise TrainingError(f"{what}: {next(iter(failed.values()))}")
+        raise TrainingError(f"{what}: {next(iter(failed.values())).message}")
     return {task.name: task.read(workshop.folder / "runs") for task in tasks}
 
 

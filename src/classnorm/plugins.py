@@ -1,0 +1,78 @@
+"""Plug-ins: objects that installed packages or a plain Python file add to a registry.
+
+A package names its objects under the entry points `classnorm.methods`, `classnorm.strategies` or `classnorm.encoders`.
+A file adds them to the registries itself (``METHODS["mine"] = ...``). Only the caller names such a file: no model,
+recipe or run folder can make one run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from classnorm.errors import ConfigError
+
+__all__ = ["LoadedPlugins", "load_plugin", "plugins"]
+
+_SOURCES: dict[str, str] = {}
+"""Module name → source of each file loaded into this process."""
+
+
+def plugins(group: str, kind: type | None = None) -> dict[str, Any]:
+    """The objects of installed packages under an entry point; each must be an instance of `kind`, if given."""
+    objects = {}
+    for point in entry_points(group=group):
+        try:
+            objects[point.name] = point.load()
+        except Exception as error:
+            raise ConfigError(f"plug-in {point.value} cannot be loaded: {_described(error)}") from error
+        if kind is not None and not isinstance(objects[point.name], kind):
+            raise ConfigError(f"plug-in {point.value} ({group}) is not a {kind.__name__}; correct its entry point")
+    return objects
+
+
+def load_plugin(path: Path) -> None:
+    """Run a Python file that adds to the registries."""
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"plug-in {path}: cannot be read ({error}); give a Python file") from error
+    _run(f"classnorm_plugin_{path.stem}", source, str(path))
+
+
+def _run(name: str, source: str, path: str) -> None:
+    if _SOURCES.get(name) == source:
+        return
+    module = ModuleType(name)
+    module.__file__ = path
+    sys.modules[name] = module  # so that its classes can be pickled and its dataclasses resolve their annotations
+    try:
+        exec(compile(source, path, "exec"), module.__dict__)
+    except Exception as error:
+        del sys.modules[name]
+        raise ConfigError(f"plug-in {path} cannot be loaded: {_described(error)}") from error
+    _SOURCES[name] = source
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+class LoadedPlugins:
+    """The plug-in files of this process, for another one: unpickled there, they are loaded.
+
+    Pass it before whatever may refer to a class of a plug-in.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (dict(_SOURCES),)
+
+
+def _restored(sources: Mapping[str, str]) -> LoadedPlugins:
+    for name, source in sources.items():
+        _run(name, source, f"{name.removeprefix('classnorm_plugin_')}.py")
+    return LoadedPlugins()
