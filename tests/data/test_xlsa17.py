@@ -94,7 +94,7 @@ def test_the_feature_file_is_picked_by_name(tmp_path: Path, arrays: Arrays, writ
 
 def test_a_missing_feature_file_names_one_that_is_there(tmp_path: Path, arrays: Arrays, write_gbu: Write) -> None:
     folder = write_gbu(tmp_path / "zoo", arrays, features="vit")
-    with pytest.raises(DataError, match=r"res101\.mat: no such file; use --features vit"):
+    with pytest.raises(DataError, match=r"res101\.mat: no such file; use `features='vit'`"):
         load_gbu(folder)
 
 

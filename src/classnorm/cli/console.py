@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+from classnorm.cli.flags import as_flags
+
 if TYPE_CHECKING:  # PyTorch is slow to import, and not every command needs it
     from classnorm.continual import StreamProgress, TaskEpoch
     from classnorm.training import Epoch, Progress
@@ -46,9 +48,9 @@ def print_table(renderable: Any) -> None:
 
 
 def notice(text: str, quiet: bool = False) -> None:
-    """A line on stderr."""
+    """A line on stderr, with settings written as flags."""
     if not quiet:
-        print(f"classnorm: {text}", file=sys.stderr)
+        print(f"classnorm: {as_flags(text)}", file=sys.stderr)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import tyro
@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from classnorm.cli.console import notice, print_json, print_table
+from classnorm.cli.flags import as_flags
 from classnorm.cli.options import DataOptions, OutputOptions, parse
 from classnorm.data import ZeroShotDataset
 from classnorm.inspection import Inspection, RowPair, Spread, inspect_dataset, search_cost
@@ -45,6 +46,7 @@ class DataCheck:
         dataset = self.source.load(self.data)
         with _progress(dataset, self.output.quiet) as progress:
             inspection = inspect_dataset(dataset, progress=progress)
+        inspection = replace(inspection, warnings=tuple(map(as_flags, inspection.warnings)))
         if self.output.json:
             print_json(inspection.as_dict())
             return

@@ -44,7 +44,7 @@ def hold_out(dataset: ZeroShotDataset, n_classes: int, row_share: float | None, 
     if n_held_out < 1:
         raise DataError(
             f"{dataset.name}: {len(seen)} seen classes are too few to hold one out for validation (3 are needed); "
-            "use --calibration none"
+            'use `calibration="none"`'
         )
     generator = np.random.default_rng([seed, len(seen)])
     unseen = np.sort(generator.permutation(seen)[:n_held_out])

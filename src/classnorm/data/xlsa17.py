@@ -37,8 +37,8 @@ def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey =
     if not feature_file.is_file():
         others = sorted(file.stem for file in folder.glob("*.mat") if file.name != _SPLITS)
         here = (folder / _SPLITS).is_file()
-        hint = f"use --features {others[0]}" if others else "download or extract features first"
-        hint += "" if others or here else f"; for a folder of images: --images {folder}"
+        hint = f"use `features={others[0]!r}`" if others else "download or extract features first"
+        hint += "" if others or here else f"; for a folder of images: `images={str(folder)!r}`"
         raise DataError(f"{feature_file}: no such file; {hint}")
     names, descriptors, split = read_splits(folder, attributes)
     table = read_mat(feature_file, ["features", "labels"], optional=["image_files", "allclasses_names"])

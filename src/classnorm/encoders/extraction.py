@@ -204,7 +204,7 @@ def _encoded(
 
 
 def _unreadable(file: str, reason: str) -> DataError:
-    return DataError(f"{file}: {reason}; repair or remove that image, or leave out --strict to skip it")
+    return DataError(f"{file}: {reason}; repair or remove that image, or leave out `strict` to skip it")
 
 
 def _encode(encoder: Encoder, pictures: list[npt.NDArray[np.uint8]], device: torch.device) -> npt.NDArray[np.float32]:

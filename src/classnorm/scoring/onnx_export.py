@@ -233,7 +233,7 @@ def _verify(scorer: Scorer, scores: Any, prototypes: Any | None) -> None:
         except Exception as error:  # its errors have no type of their own
             raise OutputError(
                 f"onnxruntime {onnxruntime.__version__} cannot run the exported graph, so nothing was written; "
-                "update it or choose a lower --opset"
+                "update it or choose a lower `opset`"
             ) from error
         return result
 
@@ -253,5 +253,5 @@ def _compare(what: str, exported: npt.NDArray[Any], expected: npt.NDArray[Any]) 
     if not difference <= _TOLERANCE * float(np.abs(expected).max()):
         raise OutputError(
             f"the exported {what} differ from PyTorch's by {difference:.2g}, so nothing was written; "
-            "try another --opset or other versions of torch and onnxruntime"
+            "try another `opset` or other versions of torch and onnxruntime"
         )
