@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data.bundle import provenance_of, read_npz, texts
+from classnorm.data.cub import read_cub_classes
 from classnorm.data.dataset import check_descriptors
-from classnorm.data.images import class_folders, read_cub_classes
+from classnorm.data.images import class_folders
 from classnorm.data.table_files import csv_rows, is_header, is_number, json_document, parquet_columns, read_descriptors
 from classnorm.data.xlsa17 import read_splits
 from classnorm.errors import DataError

@@ -22,7 +22,8 @@ import torch
 
 from classnorm.data.bundle import read_npz
 from classnorm.data.dataset import check_descriptors
-from classnorm.data.images import ImageTable, image_signature, read_images
+from classnorm.data.image_table import ImageTable
+from classnorm.data.images import image_signature, read_images
 from classnorm.encoders.encoder import Encoder
 from classnorm.errors import DataError, ModelError
 from classnorm.files import replacing

@@ -14,7 +14,8 @@ from classnorm.data import Split, ZeroShotDataset, load_bundle, save_bundle
 from classnorm.data.bundle import provenance_of, read_npz, texts
 from classnorm.data.dataset import IntArray
 from classnorm.data.descriptions import Descriptions, match_names, read_descriptions
-from classnorm.data.images import Images, ImageTable, image_signature, read_images
+from classnorm.data.image_table import Images, ImageTable
+from classnorm.data.images import image_signature, read_images
 from classnorm.data.validation import stratified
 from classnorm.encoders import Encoder, Preprocessing, describe, extract_features
 from classnorm.errors import ConfigError, DataError

@@ -1,26 +1,11 @@
-"""Pictures on disk in the layouts that are understood."""
+"""CUB's files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
-
-
-@pytest.fixture
-def write_image() -> Callable[..., Path]:
-    """A picture of smooth noise, so that JPEG keeps most of it; the seed tells one from another."""
-
-    def write(path: Path, seed: int = 0, size: tuple[int, int] = (40, 30), mode: str = "RGB") -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        coarse = np.random.default_rng(seed).integers(0, 256, (4, 5, 3), dtype=np.uint8)
-        Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).convert(mode).save(path)
-        return path
-
-    return write
 
 
 @pytest.fixture
