@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.dataset import ZeroShotDataset
+from classnorm.data.dataset import FloatArray, IntArray, Split, ZeroShotDataset, row_chunks
 from classnorm.errors import DataError
 from classnorm.files import replacing
 
-__all__ = ["load_bundle", "provenance_of", "read_npz", "save_bundle", "texts"]
+__all__ = ["load_bundle", "provenance_of", "read_npz", "save_bundle", "texts", "write_bundle"]
 
 _KEYS = ("features", "labels", "descriptors", "class_names", "train_idx", "test_seen_idx", "test_unseen_idx")
 _OPTIONAL = ("name", "image_files", "is_train", "provenance")
@@ -40,23 +41,61 @@ def load_bundle(path: Path) -> ZeroShotDataset:
 
 def save_bundle(dataset: ZeroShotDataset, path: Path) -> None:
     """Write `dataset` as an uncompressed bundle, so that its features can be memory-mapped."""
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "features": np.asarray(dataset.features),
-        "labels": dataset.labels,
-        "descriptors": dataset.descriptors,
-        "class_names": np.array(dataset.class_names),
-        "train_idx": dataset.split.train,
-        "test_seen_idx": dataset.split.test_seen,
-        "test_unseen_idx": dataset.split.test_unseen,
-        "name": np.array(dataset.name),
-        "provenance": np.array([f"{key}={value}" for key, value in dataset.provenance.items()], dtype=np.str_),
+    write_bundle(
+        path,
+        row_chunks(dataset.features),
+        name=dataset.name,
+        labels=dataset.labels,
+        class_names=dataset.class_names,
+        provenance=dataset.provenance,
+        descriptors=dataset.descriptors,
+        split=dataset.split,
+        image_files=dataset.image_files,
+        is_train=dataset.is_train,
+    )
+
+
+def write_bundle(
+    path: Path,
+    features: Iterable[FloatArray],
+    *,
+    name: str,
+    labels: IntArray,
+    class_names: Sequence[str],
+    provenance: Mapping[str, str],
+    descriptors: npt.NDArray[np.float32] | None = None,
+    split: Split | None = None,
+    image_files: Sequence[str] | None = None,
+    is_train: npt.NDArray[np.bool_] | None = None,
+) -> None:
+    """Write an uncompressed bundle, or as much of one as is known.
+
+    Args:
+        features: blocks of rows, at least one; one at a time is in memory.
+    """
+    parts = (None, None, None) if split is None else (split.train, split.test_seen, split.test_unseen)
+    arrays: dict[str, npt.NDArray[Any] | None] = {
+        "labels": labels,
+        "descriptors": descriptors,
+        "class_names": np.array(class_names),
+        **dict(zip(("train_idx", "test_seen_idx", "test_unseen_idx"), parts, strict=True)),
+        "name": np.array(name),
+        "provenance": np.array([f"{key}={value}" for key, value in provenance.items()], dtype=np.str_),
+        "image_files": None if image_files is None else np.array(image_files),
+        "is_train": is_train,
     }
-    if dataset.image_files is not None:
-        arrays["image_files"] = np.array(dataset.image_files)
-    if dataset.is_train is not None:
-        arrays["is_train"] = dataset.is_train
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+        with archive.open("features.npy", "w", force_zip64=True) as file:
+            for number, block in enumerate(features):
+                if not number:
+                    header = np.lib.format.header_data_from_array_1_0(block)
+                    header |= {"fortran_order": False, "shape": (len(labels), block.shape[1])}
+                    np.lib.format.write_array_header_1_0(file, header)
+                file.write(block.tobytes())
+        for key, array in arrays.items():
+            if array is not None:
+                with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def read_npz(path: Path, keys: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, npt.NDArray[Any]]:

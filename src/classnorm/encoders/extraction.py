@@ -9,18 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from classnorm.data.bundle import read_npz
+from classnorm.data.bundle import read_npz, write_bundle
 from classnorm.data.dataset import check_descriptors
 from classnorm.data.image_table import ImageTable
 from classnorm.data.images import image_signature, read_images
@@ -111,7 +109,18 @@ def extract_features(
     if left_out:
         provenance["skipped"] = json.dumps(left_out)
     whole = folder / "whole.npz"  # there, so that a kill leaves nothing but the folder
-    _write(whole, replace(kept, provenance=provenance), parts, encoder.d_z)
+    write_bundle(
+        whole,
+        (read_npz(part.file, ("features",))["features"] for part in parts),
+        name=kept.name,
+        labels=kept.labels,
+        class_names=kept.class_names,
+        provenance=provenance,
+        descriptors=kept.descriptors,
+        split=kept.split,
+        image_files=kept.files,
+        is_train=kept.is_train,
+    )
     with replacing(out) as temporary:
         whole.replace(temporary)
     shutil.rmtree(folder, ignore_errors=True)
@@ -229,32 +238,3 @@ def _skipped(table: ImageTable, parts: list[_Part], strict: bool) -> dict[int, s
             if reason:
                 skipped[row] = reason
     return skipped
-
-
-def _write(path: Path, table: ImageTable, parts: list[_Part], d_z: int) -> None:
-    """An uncompressed bundle of what is known; the features go through memory one part at a time."""
-    arrays: dict[str, Any] = {
-        "labels": table.labels,
-        "class_names": np.array(table.class_names),
-        "name": np.array(table.name),
-        "image_files": np.array(table.files),
-        "provenance": np.array([f"{key}={value}" for key, value in table.provenance.items()]),
-        "is_train": table.is_train,
-        "descriptors": table.descriptors,
-    }
-    if table.split is not None:
-        arrays |= {
-            "train_idx": table.split.train,
-            "test_seen_idx": table.split.test_seen,
-            "test_unseen_idx": table.split.test_unseen,
-        }
-    header = {"descr": "<f4", "fortran_order": False, "shape": (len(table), d_z)}
-    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
-        with archive.open("features.npy", "w", force_zip64=True) as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            for part in parts:
-                file.write(np.ascontiguousarray(read_npz(part.file, ("features",))["features"]).astype("<f4").tobytes())
-        for name, array in arrays.items():
-            if array is not None:
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                    np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
