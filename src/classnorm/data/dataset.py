@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from classnorm.data.gbu_benchmarks import recognise
 from classnorm.errors import DataError
 
-__all__ = ["FloatArray", "IntArray", "Split", "ZeroShotDataset", "check_descriptors", "check_features"]
+__all__ = ["FloatArray", "IntArray", "Split", "ZeroShotDataset", "check_descriptors", "check_features", "row_chunks"]
 
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.int64]
@@ -120,6 +120,20 @@ class ZeroShotDataset:
             image_files=None if image_files is None else tuple(str(file) for file in image_files),
             is_train=None if is_train is None else np.asarray(is_train, dtype=bool),
             images=images,
+        )
+
+    def restricted(self, classes: IntArray) -> ZeroShotDataset:
+        """The dataset of these classes alone, in this order; rows of other classes have the label −1 and no part."""
+        position = np.full(self.n_classes, -1, dtype=np.int64)
+        position[classes] = np.arange(len(classes))
+        labels = np.where(self.labels >= 0, position[self.labels], -1)
+        parts = (self.split.train, self.split.test_seen, self.split.test_unseen)
+        return replace(
+            self,
+            labels=labels,
+            descriptors=self.descriptors[classes],
+            class_names=tuple(self.class_names[c] for c in classes),
+            split=Split(*(rows[labels[rows] >= 0] for rows in parts)),
         )
 
     @cached_property
