@@ -240,7 +240,7 @@ def test_finished_parts_are_not_computed_again_unless_a_picture_or_setting_chang
     assert stopped("--size", 32) == 30
 
 
-def raising(*_: object) -> None:
+def raising(*_: object, **__: object) -> None:
     raise RuntimeError("killed")
 
 

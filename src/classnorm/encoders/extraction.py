@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -82,16 +82,7 @@ def extract_features(
     record = encoder.record()
     signature = image_signature(table.images, range(len(table)))  # of the pictures as they are before they are read
     parts = _parts(table, folder, json.dumps([record, batch_size]), batch_size)
-    finished = [_is_finished(part) for part in parts]
-    pending = [part for part, done in zip(parts, finished, strict=True) if not done]
-    before = done = sum(len(part.rows) for part, is_done in zip(parts, finished, strict=True) if is_done)
-    _ready(encoder, device)
-    for part, features, reasons in _encoded(table, pending, encoder, batch_size, device, strict):
-        with replacing(part.file) as temporary:
-            np.savez(temporary, features=features, reasons=np.array(reasons), key=np.array(part.key))
-        done += len(part.rows)
-        if progress:
-            progress(done, len(table), before)
+    new = _encode_parts(table, parts, encoder, batch_size, device, strict, progress)
     skipped = _skipped(table, parts, strict)
     readable_rows = np.array([row for row in range(len(table)) if row not in skipped], dtype=np.int64)
     if not len(readable_rows):
@@ -108,23 +99,51 @@ def extract_features(
     }
     if left_out:
         provenance["skipped"] = json.dumps(left_out)
+    _write(out, folder, replace(kept, provenance=provenance), parts)
+    return Extraction(len(kept), new, left_out, _missing(kept))
+
+
+def _encode_parts(
+    table: ImageTable,
+    parts: list[_Part],
+    encoder: Encoder,
+    batch_size: int,
+    device: torch.device,
+    strict: bool,
+    progress: Progress | None,
+) -> int:
+    """Write every part that is not finished, and return how many pictures these have."""
+    pending = [part for part in parts if not _is_finished(part)]
+    new = sum(len(part.rows) for part in pending)
+    before = done = len(table) - new
+    _ready(encoder, device)
+    for part, features, reasons in _encoded(table, pending, encoder, batch_size, device, strict):
+        with replacing(part.file) as temporary:
+            np.savez(temporary, features=features, reasons=np.array(reasons), key=np.array(part.key))
+        done += len(part.rows)
+        if progress:
+            progress(done, len(table), before)
+    return new
+
+
+def _write(out: Path, folder: Path, table: ImageTable, parts: list[_Part]) -> None:
+    """The bundle of all parts, in the place of their folder."""
     whole = folder / "whole.npz"  # there, so that a kill leaves nothing but the folder
     write_bundle(
         whole,
         (read_npz(part.file, ("features",))["features"] for part in parts),
-        name=kept.name,
-        labels=kept.labels,
-        class_names=kept.class_names,
-        provenance=provenance,
-        descriptors=kept.descriptors,
-        split=kept.split,
-        image_files=kept.files,
-        is_train=kept.is_train,
+        name=table.name,
+        labels=table.labels,
+        class_names=table.class_names,
+        provenance=table.provenance,
+        descriptors=table.descriptors,
+        split=table.split,
+        image_files=table.files,
+        is_train=table.is_train,
     )
     with replacing(out) as temporary:
         whole.replace(temporary)
     shutil.rmtree(folder, ignore_errors=True)
-    return Extraction(len(kept), len(table) - before, left_out, _missing(kept))
 
 
 def encode_images(
