@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.dataset import FloatArray, IntArray, Split, ZeroShotDataset, row_chunks
+from classnorm.data.dataset import FloatArray, ZeroShotDataset, row_chunks
+from classnorm.data.image_table import ImageTable
 from classnorm.errors import DataError
 from classnorm.files import replacing
 
@@ -41,55 +42,30 @@ def load_bundle(path: Path) -> ZeroShotDataset:
 
 def save_bundle(dataset: ZeroShotDataset, path: Path) -> None:
     """Write `dataset` as an uncompressed bundle, so that its features can be memory-mapped."""
-    write_bundle(
-        path,
-        row_chunks(dataset.features),
-        name=dataset.name,
-        labels=dataset.labels,
-        class_names=dataset.class_names,
-        provenance=dataset.provenance,
-        descriptors=dataset.descriptors,
-        split=dataset.split,
-        image_files=dataset.image_files,
-        is_train=dataset.is_train,
-    )
+    write_bundle(path, ImageTable.of(dataset), row_chunks(dataset.features))
 
 
-def write_bundle(
-    path: Path,
-    features: Iterable[FloatArray],
-    *,
-    name: str,
-    labels: IntArray,
-    class_names: Sequence[str],
-    provenance: Mapping[str, str],
-    descriptors: npt.NDArray[np.float32] | None = None,
-    split: Split | None = None,
-    image_files: Sequence[str] | None = None,
-    is_train: npt.NDArray[np.bool_] | None = None,
-) -> None:
-    """Write an uncompressed bundle, or as much of one as is known.
-
-    Args:
-        features: blocks of rows, at least one; one at a time is in memory.
-    """
-    parts = (None, None, None) if split is None else (split.train, split.test_seen, split.test_unseen)
+def write_bundle(path: Path, table: ImageTable, features: Iterable[FloatArray]) -> None:
+    """Write an uncompressed bundle: what the table tells, and its features, one block of rows at a time."""
+    split = table.split
     arrays: dict[str, npt.NDArray[Any] | None] = {
-        "labels": labels,
-        "descriptors": descriptors,
-        "class_names": np.array(class_names),
-        **dict(zip(("train_idx", "test_seen_idx", "test_unseen_idx"), parts, strict=True)),
-        "name": np.array(name),
-        "provenance": np.array([f"{key}={value}" for key, value in provenance.items()], dtype=np.str_),
-        "image_files": None if image_files is None else np.array(image_files),
-        "is_train": is_train,
+        "labels": table.labels,
+        "descriptors": table.descriptors,
+        "class_names": np.array(table.class_names),
+        "train_idx": None if split is None else split.train,
+        "test_seen_idx": None if split is None else split.test_seen,
+        "test_unseen_idx": None if split is None else split.test_unseen,
+        "name": np.array(table.name),
+        "provenance": np.array([f"{key}={value}" for key, value in table.provenance.items()], dtype=np.str_),
+        "image_files": np.array(table.files) if table.files else None,
+        "is_train": table.is_train,
     }
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
         with archive.open("features.npy", "w", force_zip64=True) as file:
             for number, block in enumerate(features):
                 if not number:
                     header = np.lib.format.header_data_from_array_1_0(block)
-                    header |= {"fortran_order": False, "shape": (len(labels), block.shape[1])}
+                    header |= {"fortran_order": False, "shape": (len(table), block.shape[1])}
                     np.lib.format.write_array_header_1_0(file, header)
                 file.write(block.tobytes())
         for key, array in arrays.items():

@@ -25,7 +25,7 @@ class ImageTable:
     """Pictures with their labels, and as much of a dataset as their source tells."""
 
     name: str
-    files: tuple[str, ...]  # as the source names them
+    files: tuple[str, ...]  # as the source names them; none for a dataset that names none
     labels: IntArray  # index into class_names
     class_names: tuple[str, ...]
     root: Path = Path()  # where relative files lie
@@ -36,7 +36,22 @@ class ImageTable:
     provenance: dict[str, str] = field(default_factory=dict)  # of descriptors and split
 
     def __len__(self) -> int:
-        return len(self.files)
+        return len(self.labels)
+
+    @classmethod
+    def of(cls, dataset: ZeroShotDataset) -> ImageTable:
+        """What a dataset tells apart from its features."""
+        return cls(
+            dataset.name,
+            dataset.image_files or (),
+            dataset.labels,
+            dataset.class_names,
+            pixels=dataset.images,
+            is_train=dataset.is_train,
+            descriptors=dataset.descriptors,
+            split=dataset.split,
+            provenance=dataset.provenance,
+        )
 
     @cached_property
     def images(self) -> Images:

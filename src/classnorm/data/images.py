@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,8 @@ def find_images(source: str | Path) -> ImageTable:
             attributes); or a `.csv` file with the columns path and label, its paths relative to its folder.
     """
     if str(source) in ("glyphs", "glyphs-light") and not Path(source).exists():
-        return _glyphs("light" if str(source) == "glyphs-light" else "full")
+        table = ImageTable.of(glyphs.load("light" if str(source) == "glyphs-light" else "full"))
+        return replace(table, provenance={key: text for key, text in table.provenance.items() if key != "features"})
     path = Path(source)
     if path.is_dir():
         table = read_cub(path) if (path / "images.txt").is_file() else _folder_per_class(path)
@@ -108,20 +110,6 @@ def image_signature(images: Images, rows: Sequence[int]) -> str:
         else:
             digest.update(np.ascontiguousarray(image).tobytes())
     return digest.hexdigest()
-
-
-def _glyphs(preset: str) -> ImageTable:
-    data = glyphs.load(preset)
-    return ImageTable(
-        data.name,
-        data.image_files or (),
-        data.labels,
-        data.class_names,
-        pixels=data.images,
-        descriptors=data.descriptors,
-        split=data.split,
-        provenance={key: value for key, value in data.provenance.items() if key != "features"},
-    )
 
 
 def _folder_per_class(root: Path) -> ImageTable:

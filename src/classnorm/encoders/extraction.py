@@ -99,7 +99,12 @@ def extract_features(
     }
     if left_out:
         provenance["skipped"] = json.dumps(left_out)
-    _write(out, folder, replace(kept, provenance=provenance), parts)
+    whole = folder / "whole.npz"  # there, so that a kill leaves nothing but the folder
+    blocks = (read_npz(part.file, ("features",))["features"] for part in parts)
+    write_bundle(whole, replace(kept, provenance=provenance), blocks)
+    with replacing(out) as temporary:
+        whole.replace(temporary)
+    shutil.rmtree(folder, ignore_errors=True)
     return Extraction(len(kept), new, left_out, _missing(kept))
 
 
@@ -124,26 +129,6 @@ def _encode_parts(
         if progress:
             progress(done, len(table), before)
     return new
-
-
-def _write(out: Path, folder: Path, table: ImageTable, parts: list[_Part]) -> None:
-    """The bundle of all parts, in the place of their folder."""
-    whole = folder / "whole.npz"  # there, so that a kill leaves nothing but the folder
-    write_bundle(
-        whole,
-        (read_npz(part.file, ("features",))["features"] for part in parts),
-        name=table.name,
-        labels=table.labels,
-        class_names=table.class_names,
-        provenance=table.provenance,
-        descriptors=table.descriptors,
-        split=table.split,
-        image_files=table.files,
-        is_train=table.is_train,
-    )
-    with replacing(out) as temporary:
-        whole.replace(temporary)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def encode_images(
