@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.io
 from hypothesis import settings
+from PIL import Image
 
 from classnorm.data import SyntheticConfig, synthetic
 
@@ -49,6 +50,19 @@ def arrays() -> Arrays:
         "test_seen_idx": rows[(labels < 3) & (rows % 6 >= 4)],
         "test_unseen_idx": rows[labels >= 3],
     }
+
+
+@pytest.fixture
+def write_image() -> Callable[..., Path]:
+    """A picture of smooth noise, so that JPEG keeps most of it; the seed tells one from another."""
+
+    def write(path: Path, seed: int = 0, size: tuple[int, int] = (40, 30), mode: str = "RGB") -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        coarse = np.random.default_rng(seed).integers(0, 256, (4, 5, 3), dtype=np.uint8)
+        Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).convert(mode).save(path)
+        return path
+
+    return write
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,9 @@
-"""The errors a user can meet. Each message says what is wrong, where, and what to do, in one line."""
+"""Errors that users can fix. Each message says what is wrong, where, and what to do, in one line.
+
+Messages name arguments and settings as Python does, in backticks: ``use `features="vit"` ``, ``lower `lr` ``. The
+command line prints these as flags (`classnorm.cli.flags`): ``use --features vit``, ``lower --lr``. An identifier in
+backticks is therefore always a setting; class and file names stand without them.
+"""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from classnorm.data import ZeroShotDataset
 from classnorm.data.dataset import check_features
+from classnorm.data.descriptor_tables import descriptor_table, is_frame, joined_classes
 from classnorm.errors import ClassNormError, ModelError
 from classnorm.files import write_json
 from classnorm.methods import ClassNormConfig, FitContext, FitJob, resolve
@@ -146,8 +147,8 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(seen) < 2:
             raise InputError(f"y holds 1 class, {seen.tolist()[0]!r}; a classifier needs rows of at least 2 classes")
         described = descriptors is not None
-        table = _table(descriptors() if callable(descriptors) else descriptors, seen)
-        classes = _joined(seen, list(table))
+        table = descriptor_table(descriptors() if callable(descriptors) else descriptors, seen)
+        classes = joined_classes(seen, list(table))
         missing = [label for label in seen.tolist() if label not in table]
         if missing:
             raise InputError(
@@ -239,10 +240,10 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if not self._described:
             raise InputError("the model was fitted without descriptors, so that none can describe a new class")
-        if not isinstance(descriptors, Mapping) and not _is_frame(descriptors):
+        if not isinstance(descriptors, Mapping) and not is_frame(descriptors):
             raise InputError("new classes need names: give a mapping from class to vector, or a DataFrame")
-        table = _table(descriptors, self.classes_)
-        joined = _joined(self.classes_, list(table))
+        table = descriptor_table(descriptors, self.classes_)
+        joined = joined_classes(self.classes_, list(table))
         names = {label: str(label) for label in joined.tolist()}
         scorer = self.scorer_.add_classes({names[label]: vector for label, vector in table.items()})
         self.scorer_ = scorer.only(list(names.values()))
@@ -376,67 +377,6 @@ def _by_block(score: Callable[[Array], Array], rows: Array) -> Array:
     padded[: len(rows)] = rows
     scored = [score(padded[start : start + _BLOCK]) for start in range(0, len(padded), _BLOCK)]
     return np.concatenate(scored)[: len(rows)]
-
-
-def _is_frame(table: Any) -> bool:
-    """Whether this is a DataFrame; pandas need not be installed."""
-    return hasattr(table, "index") and hasattr(table, "to_numpy")
-
-
-def _table(descriptors: Any, classes: Array) -> dict[Any, Floats]:
-    """Class → descriptor, from whatever they came in; `classes` are the labels that an array's rows may stand for."""
-    if descriptors is None:
-        return dict(zip(classes.tolist(), np.eye(len(classes)), strict=True))
-    if isinstance(descriptors, Mapping):
-        names, rows = list(descriptors), [np.ravel(vector) for vector in descriptors.values()]
-    elif _is_frame(descriptors):
-        names, rows = list(descriptors.index), list(descriptors.to_numpy())
-    else:
-        rows = list(descriptors)
-        names = classes.tolist()
-        if len(rows) != len(names):
-            if classes.dtype.kind not in "iu" or classes[0] < 0 or classes[-1] >= len(rows):
-                raise InputError(
-                    f"an array of {len(rows)} descriptors for the {len(names)} classes of y leaves open which row "
-                    "belongs to which class; give a DataFrame or a mapping from class to vector"
-                )
-            names = list(range(len(rows)))
-    if not names:
-        raise InputError("the table of descriptors is empty; give one for each class")
-    table: dict[Any, Floats] = {}
-    for name, row in zip(names, rows, strict=True):
-        if name in table:
-            raise InputError(f"class {name!r} has two descriptors; classes must be distinct")
-        try:
-            table[name] = np.asarray(row, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError(f"the descriptor of class {name!r} holds something that is not a number") from None
-        if table[name].shape != table[names[0]].shape or table[name].ndim != 1:
-            raise InputError(
-                f"the descriptor of class {name!r} has shape {table[name].shape}, that of {names[0]!r} "
-                f"{table[names[0]].shape}; give every class a vector of the same length"
-            )
-    return table
-
-
-def _joined(classes: Array, names: list[Any]) -> Array:
-    """Labels and names together, sorted, in the type of the labels."""
-    known = set(classes.tolist())
-    new = [name for name in names if name not in known]
-    if not new:
-        return classes
-    kinds = {"i": "number", "u": "number", "f": "number", "b": "bool", "U": "text", "S": "bytes"}
-    added = np.array(new, dtype=object if classes.dtype == object else None)
-    if classes.dtype.kind in "iu" and added.dtype.kind == "f" and (added == added.astype(classes.dtype)).all():
-        added = added.astype(classes.dtype)  # the index of a table that went through floats
-    if kinds.get(classes.dtype.kind) != kinds.get(added.dtype.kind):
-        raise InputError(
-            f"labels are like {classes.tolist()[0]!r}, but a descriptor is named {new[0]!r}; name classes as in y"
-        )
-    try:
-        return np.unique(np.concatenate([classes, added]))
-    except TypeError:
-        raise InputError(f"the classes {classes.tolist()[0]!r} and {new[0]!r} cannot be sorted together") from None
 
 
 def _placed(X: Array, mean: Floats | None, scale: Floats | None) -> Array:

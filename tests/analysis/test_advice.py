@@ -26,7 +26,7 @@ def test_the_gamma_that_is_advised_brings_the_variance_to_one(tiny, advice):
     lines, found = advice
     variance = found["without class normalization"]
     assert variance > 2
-    gamma = float(re.search(r"γ = ([\d.]+) would bring it to 1 \(--gamma \1\)", lines[0]).group(1))
+    gamma = float(re.search(r"γ = ([\d.]+) would bring it to 1 \(`gamma=\1`\)", lines[0]).group(1))
     assert gamma == pytest.approx(5.0 * variance**-0.25, abs=0.051)
     after = np.mean([initial_variance(tiny, baseline(tiny).replace(gamma=gamma), seed) for seed in (0, 1)])
     assert after == pytest.approx(1.0, rel=0.1)  # the advice is rounded
@@ -35,7 +35,7 @@ def test_the_gamma_that_is_advised_brings_the_variance_to_one(tiny, advice):
 def test_a_variance_of_0_02_asks_for_a_gamma_of_13_3(tiny, monkeypatch):
     monkeypatch.setattr("classnorm.analysis.advice.initial_variance", lambda *_: 0.02)
     lines, _ = variance_advice(tiny)
-    assert "γ = 13.3 would bring it to 1 (--gamma 13.3)" in lines[0]
+    assert "γ = 13.3 would bring it to 1 (`gamma=13.3`)" in lines[0]
     assert "hardly changes the variance" in lines[-1]
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from classnorm.analysis import seen_scale_curves
-from classnorm.analysis.seen_scales import SCALES, _without
+from classnorm.analysis.seen_scales import SCALES
 from classnorm.data.validation import hold_out
 from classnorm.methods import METHODS, FitContext
 from classnorm.methods.classnorm import ClassNormConfig
@@ -62,16 +62,3 @@ def test_a_smaller_scale_never_helps_the_seen_classes(curves, part):
     seen, unseen = np.array(curves[part]["seen"]), np.array(curves[part]["unseen"])
     assert (np.diff(seen) >= 0).all() and seen[-1] > seen[0]
     assert (np.diff(unseen) <= 0).all() and unseen[0] > unseen[-1]
-
-
-def test_classes_that_are_left_out_take_their_rows_along(tiny):
-    names = {tiny.class_names[c] for c in np.flatnonzero(tiny.seen)[:2]}
-    rest = _without(tiny, names)
-    assert set(rest.class_names) == set(tiny.class_names) - names
-    for rows, all_rows in ((rest.test_rows, tiny.test_rows), (rest.split.train, tiny.split.train)):
-        was = np.array(tiny.class_names)[tiny.labels[all_rows]]
-        now = np.array(rest.class_names)[rest.labels[rows]]
-        np.testing.assert_array_equal(now, was[~np.isin(was, list(names))])
-    np.testing.assert_array_equal(
-        rest.descriptors, tiny.descriptors[[tiny.class_names.index(name) for name in rest.class_names]]
-    )

@@ -224,7 +224,7 @@ def test_finished_parts_are_not_computed_again_unless_a_picture_or_setting_chang
         return encode(encoder, pictures, device)
 
     monkeypatch.setattr(extraction, "_encode", counting)
-    monkeypatch.setattr(extraction, "_write", raising)
+    monkeypatch.setattr(extraction, "write_bundle", raising)
 
     def stopped(*flags: object) -> int:
         """Images encoded by an extraction that dies before the bundle is written."""
@@ -240,7 +240,7 @@ def test_finished_parts_are_not_computed_again_unless_a_picture_or_setting_chang
     assert stopped("--size", 32) == 30
 
 
-def raising(*_: object) -> None:
+def raising(*_: object, **__: object) -> None:
     raise RuntimeError("killed")
 
 

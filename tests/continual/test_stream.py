@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from classnorm.continual import TaskStream, read_image_split
+from classnorm.continual import TaskStream
 from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic
 from classnorm.errors import ConfigError, DataError
 
@@ -150,61 +150,3 @@ def test_image_splits_that_do_not_fit_are_refused(dataset):
         TaskStream.make(dataset, 3, is_train=dataset.labels != 4)
     with pytest.raises(DataError, match="no test rows"):
         TaskStream.make(dataset, 3, is_train=np.ones(dataset.n_rows))
-
-
-FILES = ["/data/CUB/images/001.Albatross/a.jpg", "002.Finch/b.jpg", "C:\\cub\\images\\001.Albatross\\c.jpg"]
-
-
-def write_cub(folder, flags="1 1\n2 0\n3 0\n"):
-    (folder / "images.txt").write_text("1 001.Albatross/a.jpg\n2 002.Finch/b.jpg\n3 001.Albatross/c.jpg\n")
-    (folder / "train_test_split.txt").write_text(flags)
-    return folder / "train_test_split.txt"
-
-
-def test_the_split_of_CUB_is_joined_by_folder_and_file(tmp_path):
-    path = write_cub(tmp_path)
-    assert read_image_split(path, FILES).tolist() == [True, False, False]
-    assert read_image_split(path, FILES[::-1]).tolist() == [False, False, True]
-
-
-@pytest.mark.parametrize(("yes", "no"), [("1", "0"), ("True", "False")])
-def test_a_csv_split_is_joined_by_folder_and_file(tmp_path, yes, no):
-    path = tmp_path / "split.csv"
-    path.write_text(f"is_train,path\n{no},x/001.Albatross/a.jpg\n{yes},y/002.Finch/b.jpg\n{yes},001.Albatross/c.jpg\n")
-    assert read_image_split(path, FILES).tolist() == [False, True, True]
-
-
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
-        ("1 1\n2 0\n", "1 of the 3 images are not in this split, the first is C:"),
-        ("1 1\n2 0\n4 1\n", "image 4 is not in .*images.txt"),
-        ("1 1\n2 maybe\n3 0\n", "is_train of 002.Finch/b.jpg is 'maybe'"),
-        ("1 1\n2\n", "every line must hold"),
-    ],
-)
-def test_a_split_of_CUB_that_does_not_fit_is_refused(tmp_path, flags, says):
-    with pytest.raises(DataError, match=says):
-        read_image_split(write_cub(tmp_path, flags), FILES)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("file,is_train\na,1\n", "columns path and is_train"),
-        ("path,is_train\na/b.jpg,1\nx/a/b.jpg,0\n", "both a training and a test image"),
-        ("path,is_train\na/b.jpg\n", "must be 1 or 0"),
-    ],
-)
-def test_a_csv_split_that_does_not_fit_is_refused(tmp_path, text, says):
-    path = tmp_path / "split.csv"
-    path.write_text(text)
-    with pytest.raises(DataError, match=says):
-        read_image_split(path, ["a/b.jpg"])
-
-
-def test_a_split_that_is_missing_or_cannot_be_joined_is_refused(tmp_path):
-    with pytest.raises(DataError, match="cannot be read"):
-        read_image_split(tmp_path / "train_test_split.txt", FILES)
-    with pytest.raises(DataError, match="does not name its image files"):
-        read_image_split(write_cub(tmp_path), None)

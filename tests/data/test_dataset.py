@@ -258,3 +258,15 @@ def test_the_split_checksum_tells_the_parts_apart() -> None:
 
 def test_test_rows_are_the_seen_then_the_unseen(arrays: Arrays) -> None:
     assert build(arrays).test_rows.tolist() == [*arrays["test_seen_idx"], *arrays["test_unseen_idx"]]
+
+
+def test_classes_that_are_left_out_take_their_rows_along(arrays: Arrays) -> None:
+    whole = build(arrays)
+    kept = np.array([4, 0, 2])
+    rest = whole.restricted(kept)
+    assert rest.class_names == ("zebra", "ant", "cow")
+    for rows, all_rows in ((rest.test_rows, whole.test_rows), (rest.split.train, whole.split.train)):
+        was = np.array(whole.class_names)[whole.labels[all_rows]]
+        now = np.array(rest.class_names)[rest.labels[rows]]
+        np.testing.assert_array_equal(now, was[np.isin(was, rest.class_names)])
+    np.testing.assert_array_equal(rest.descriptors, whole.descriptors[kept])

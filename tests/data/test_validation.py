@@ -160,7 +160,7 @@ def test_a_split_of_a_split_never_sees_what_the_first_held_out() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_seen_classes_are_too_few_and_the_error_says_what_to_do(kind: SplitKind) -> None:
-    with pytest.raises(DataError, match=r"zoo: 2 seen classes are too few .*use --calibration none"):
+    with pytest.raises(DataError, match=r'zoo: 2 seen classes are too few .*use `calibration="none"`'):
         validation_dataset(make([5, 5], unseen=3), kind)
 
 

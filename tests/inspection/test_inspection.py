@@ -77,7 +77,7 @@ def test_feature_statistics_are_those_of_the_whole_matrix() -> None:
 def test_features_of_either_sign_come_with_the_flag_to_use() -> None:
     content = arrays()
     content["features"][2, 2] = -0.25
-    assert "either sign (down to -0.25): train with --final-relu False" in the_warning(inspect(content))
+    assert "either sign (down to -0.25): train with `final_relu=False`" in the_warning(inspect(content))
 
 
 def test_all_zero_rows_are_counted_and_the_first_is_named() -> None:

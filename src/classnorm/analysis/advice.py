@@ -26,15 +26,15 @@ def variance_advice(dataset: ZeroShotDataset, seeds: int = 3) -> tuple[list[str]
     lines = []
     for name, variance in found.items():
         if variance <= 0:
-            lines.append(f"The MLP {name}, as `train` starts it: all classes have the same logits; it cannot learn.")
+            lines.append(f"The MLP {name}, as training starts it: all classes have the same logits; it cannot learn.")
             continue
         wanted = gamma * variance**-0.25
         lines.append(
-            f"The MLP {name}, as `train` starts it: logit variance at initialisation is {variance:.2g} (γ {gamma:g}): "
+            f"The MLP {name}, as training starts it: logit variance at initialisation is {variance:.2g} (γ {gamma:g}): "
             + (
                 "close to 1, as it should be."
                 if 0.5 <= variance <= 2
-                else f"γ = {wanted:.1f} would bring it to 1 (--gamma {wanted:.1f})."
+                else f"γ = {wanted:.1f} would bring it to 1 (`gamma={wanted:.1f}`)."
             )
         )
     lines.append(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 
-from classnorm.data import Split, ZeroShotDataset
+from classnorm.data import ZeroShotDataset
 from classnorm.data.validation import hold_out
 from classnorm.methods import METHODS, FitContext
 from classnorm.methods.classnorm import ClassNormConfig
@@ -41,24 +39,8 @@ def seen_scale_curves(
         return side_scores(scorer.logits(data.features[rows]), data.labels[rows], data.seen)
 
     held_out = {part.class_names[c] for c in np.flatnonzero(~part.seen)}
-    test = _without(dataset, held_out)
+    test = dataset.restricted(np.array([c for c, name in enumerate(dataset.class_names) if name not in held_out]))
     return {
         name: calibration_curves([sides(data)], "scale", np.array(SCALES)).rounded()
         for name, data in (("validation", part), ("test", test))
     }
-
-
-def _without(dataset: ZeroShotDataset, names: set[str]) -> ZeroShotDataset:
-    """The dataset without some classes."""
-    kept = np.array([c for c, name in enumerate(dataset.class_names) if name not in names])
-    position = np.full(dataset.n_classes, -1, dtype=np.int64)
-    position[kept] = np.arange(len(kept))
-    labels = np.where(dataset.labels >= 0, position[dataset.labels], -1)
-    parts = (dataset.split.train, dataset.split.test_seen, dataset.split.test_unseen)
-    return replace(
-        dataset,
-        labels=labels,
-        descriptors=dataset.descriptors[kept],
-        class_names=tuple(dataset.class_names[c] for c in kept),
-        split=Split(*(rows[labels[rows] >= 0] for rows in parts)),
-    )

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from classnorm.cli.flags import as_flags
 from classnorm.errors import ClassNormError, unknown_name
 
 __all__ = ["main"]
@@ -48,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         _dispatch(arguments)
     except ClassNormError as error:
-        print(f"classnorm: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"classnorm: error: {as_flags(' '.join(str(error).split()))}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         again = dict.fromkeys(("search", "reproduce", "analyze", "extract"), "; go on with the same command")

@@ -13,6 +13,7 @@ import tyro
 from classnorm import analysis
 from classnorm.analysis.advice import attribute_advice, smoothness_advice, variance_advice
 from classnorm.cli.console import notice, print_json, print_table, stage_progress
+from classnorm.cli.flags import as_flags
 from classnorm.cli.options import DataOptions, OutputOptions, parse
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
@@ -55,7 +56,7 @@ class Options:
             lambda what: stage_progress(what, self.output.quiet),
         )
         artifacts = [FIGURES[name].make(workshop) for name in _FIGURES[kind]]
-        advice = _advice(kind, dataset, artifacts)
+        advice = [as_flags(line) for line in _advice(kind, dataset, artifacts)]
         plots = [plot for artifact in artifacts for plot in artifact.plots]
         own = Artifact(
             f"analyze-{kind}",

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+from classnorm.cli.flags import as_flags
 from classnorm.progress import Announce, OnProgress, Progress
 
 __all__ = ["notice", "print_json", "print_table", "progress_display", "stage_progress"]
@@ -35,9 +36,9 @@ def print_table(renderable: Any) -> None:
 
 
 def notice(text: str, quiet: bool = False) -> None:
-    """A line on stderr."""
+    """A line on stderr, with settings written as flags."""
     if not quiet:
-        print(f"classnorm: {text}", file=sys.stderr)
+        print(f"classnorm: {as_flags(text)}", file=sys.stderr)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import tyro
@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from classnorm.cli.console import print_json, print_table, stage_progress
+from classnorm.cli.flags import as_flags
 from classnorm.cli.options import DataOptions, OutputOptions, parse
 from classnorm.inspection import Inspection, RowPair, Spread, inspect_dataset, search_cost
 
@@ -41,6 +42,7 @@ class DataCheck:
         stage = f"comparing {len(dataset.test_rows)} test rows with {len(dataset.split.train)} training rows"
         with stage_progress(stage, self.output.quiet or search_cost(dataset) < _LONG) as progress:
             inspection = inspect_dataset(dataset, progress=progress)
+        inspection = replace(inspection, warnings=tuple(map(as_flags, inspection.warnings)))
         if self.output.json:
             print_json(inspection.as_dict())
             return

@@ -13,7 +13,7 @@ import tyro
 from classnorm.cli.console import notice, print_json, stage_progress
 from classnorm.cli.image_options import ImageOptions, name_skipped
 from classnorm.cli.options import DataOptions, OutputOptions, parse
-from classnorm.data.images import ImageTable
+from classnorm.data.image_table import ImageTable
 from classnorm.encoders import Encoder, Extraction, extract_features
 from classnorm.encoders.preparation import with_split
 from classnorm.errors import ConfigError

@@ -11,7 +11,8 @@ import tyro
 
 from classnorm.cli.console import notice, stage_progress
 from classnorm.cli.options import DataOptions
-from classnorm.data.images import ImageTable, find_images
+from classnorm.data.image_table import ImageTable
+from classnorm.data.images import find_images
 from classnorm.encoders import Encoder, frozen_encoder
 from classnorm.encoders.preparation import Prepared, described, joined_to, prepare
 from classnorm.training import Device, pick_device

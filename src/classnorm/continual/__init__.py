@@ -5,7 +5,8 @@ from classnorm.continual.inputs import FeatureInputs, Inputs
 from classnorm.continual.model import Learner
 from classnorm.continual.runner import StreamResult, configure, run_stream
 from classnorm.continual.strategies import STRATEGIES, Strategy
-from classnorm.continual.stream import TaskStream, read_image_split
+from classnorm.continual.stream import TaskStream
+from classnorm.data.images import read_image_split
 
 __all__ = [
     "STRATEGIES",

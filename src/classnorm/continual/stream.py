@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
@@ -19,7 +17,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.data.dataset import IntArray
 from classnorm.errors import ConfigError, DataError
 
-__all__ = ["TaskStream", "read_image_split"]
+__all__ = ["TaskStream"]
 
 _PRESETS = {"CUB": 10, "SUN": 15}  # 10 × 20 classes; 3 × 47, then 12 × 48
 _DEFAULT_TASKS = 10
@@ -211,63 +209,3 @@ def _stratified(dataset: ZeroShotDataset, seed: int, test_share: float) -> npt.N
     rank[by_class] = np.arange(dataset.n_rows) - np.repeat(np.cumsum(count) - count, count)
     result: npt.NDArray[np.bool_] = rank >= n_test[dataset.labels]
     return result
-
-
-def read_image_split(path: Path, image_files: Sequence[str] | None) -> npt.NDArray[np.bool_]:
-    """Read an official split of images: [n_rows], true for training images.
-
-    Args:
-        path: CUB's `train_test_split.txt`, with its `images.txt` beside it, or a CSV file with the columns `path` and
-            `is_train`.
-        image_files: the file of each row. Folders differ from machine to machine: the last two parts of a path, the
-            folder of the class and the file, are what is compared.
-    """
-    if image_files is None:
-        raise DataError(f"{path}: the dataset does not name its image files, so its rows cannot be found in this split")
-    is_train: dict[tuple[str, ...], bool] = {}
-    for file, flag in _csv_entries(path) if path.suffix.lower() == ".csv" else _cub_entries(path):
-        key, value = _tail(file), {"1": True, "true": True, "0": False, "false": False}.get(flag.strip().lower())
-        if value is None:
-            raise DataError(f"{path}: is_train of {file} is {flag!r}; it must be 1 or 0")
-        if is_train.setdefault(key, value) != value:
-            raise DataError(f"{path}: {'/'.join(key)} is both a training and a test image; name it once")
-    missing = [file for file in image_files if _tail(file) not in is_train]
-    if missing:
-        raise DataError(
-            f"{path}: {len(missing)} of the {len(image_files)} images are not in this split, the first is {missing[0]}"
-        )
-    return np.array([is_train[_tail(file)] for file in image_files], dtype=bool)
-
-
-def _tail(file: str) -> tuple[str, ...]:
-    return tuple(file.strip().replace("\\", "/").split("/")[-2:])
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read as text; give train_test_split.txt or a CSV file") from error
-
-
-def _csv_entries(path: Path) -> Iterator[tuple[str, str]]:
-    table = csv.DictReader(_lines(path))
-    if not {"path", "is_train"} <= set(table.fieldnames or ()):
-        raise DataError(f"{path}: needs the columns path and is_train in its first line")
-    for row in table:
-        yield row["path"] or "", row["is_train"] or ""
-
-
-def _cub_entries(path: Path) -> Iterator[tuple[str, str]]:
-    tables: list[dict[str, str]] = []
-    for file in (path, path.with_name("images.txt")):
-        pairs = [line.split(maxsplit=1) for line in _lines(file) if line.strip()]
-        if any(len(pair) != 2 for pair in pairs):
-            raise DataError(f"{file}: every line must hold an image number and a value")
-        tables.append({pair[0]: pair[1] for pair in pairs})
-    flags, files = tables
-    unknown = next((number for number in flags if number not in files), None)
-    if unknown is not None:
-        raise DataError(f"{path}: image {unknown} is not in {path.with_name('images.txt')}")
-    for number, flag in flags.items():
-        yield files[number], flag

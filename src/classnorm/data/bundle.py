@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.dataset import ZeroShotDataset
+from classnorm.data.dataset import FloatArray, ZeroShotDataset, row_chunks
+from classnorm.data.image_table import ImageTable
 from classnorm.errors import DataError
 from classnorm.files import replacing
 
-__all__ = ["load_bundle", "provenance_of", "read_npz", "save_bundle", "texts"]
+__all__ = ["load_bundle", "provenance_of", "read_npz", "save_bundle", "texts", "write_bundle"]
 
 _KEYS = ("features", "labels", "descriptors", "class_names", "train_idx", "test_seen_idx", "test_unseen_idx")
 _OPTIONAL = ("name", "image_files", "is_train", "provenance")
@@ -40,23 +42,36 @@ def load_bundle(path: Path) -> ZeroShotDataset:
 
 def save_bundle(dataset: ZeroShotDataset, path: Path) -> None:
     """Write `dataset` as an uncompressed bundle, so that its features can be memory-mapped."""
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "features": np.asarray(dataset.features),
-        "labels": dataset.labels,
-        "descriptors": dataset.descriptors,
-        "class_names": np.array(dataset.class_names),
-        "train_idx": dataset.split.train,
-        "test_seen_idx": dataset.split.test_seen,
-        "test_unseen_idx": dataset.split.test_unseen,
-        "name": np.array(dataset.name),
-        "provenance": np.array([f"{key}={value}" for key, value in dataset.provenance.items()], dtype=np.str_),
+    write_bundle(path, ImageTable.of(dataset), row_chunks(dataset.features))
+
+
+def write_bundle(path: Path, table: ImageTable, features: Iterable[FloatArray]) -> None:
+    """Write an uncompressed bundle: what the table tells, and its features, one block of rows at a time."""
+    split = table.split
+    arrays: dict[str, npt.NDArray[Any] | None] = {
+        "labels": table.labels,
+        "descriptors": table.descriptors,
+        "class_names": np.array(table.class_names),
+        "train_idx": None if split is None else split.train,
+        "test_seen_idx": None if split is None else split.test_seen,
+        "test_unseen_idx": None if split is None else split.test_unseen,
+        "name": np.array(table.name),
+        "provenance": np.array([f"{key}={value}" for key, value in table.provenance.items()], dtype=np.str_),
+        "image_files": np.array(table.files) if table.files else None,
+        "is_train": table.is_train,
     }
-    if dataset.image_files is not None:
-        arrays["image_files"] = np.array(dataset.image_files)
-    if dataset.is_train is not None:
-        arrays["is_train"] = dataset.is_train
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+        with archive.open("features.npy", "w", force_zip64=True) as file:
+            for number, block in enumerate(features):
+                if not number:
+                    header = np.lib.format.header_data_from_array_1_0(block)
+                    header |= {"fortran_order": False, "shape": (len(table), block.shape[1])}
+                    np.lib.format.write_array_header_1_0(file, header)
+                file.write(block.tobytes())
+        for key, array in arrays.items():
+            if array is not None:
+                with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def read_npz(path: Path, keys: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, npt.NDArray[Any]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +15,17 @@ import numpy.typing as npt
 from classnorm.data.gbu_benchmarks import recognise
 from classnorm.errors import DataError
 
-__all__ = ["FloatArray", "IntArray", "Split", "ZeroShotDataset", "check_descriptors", "check_features"]
+__all__ = [
+    "FloatArray",
+    "IntArray",
+    "Split",
+    "ZeroShotDataset",
+    "check_descriptors",
+    "check_distinct",
+    "check_features",
+    "check_integers",
+    "row_chunks",
+]
 
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.int64]
@@ -120,6 +131,20 @@ class ZeroShotDataset:
             image_files=None if image_files is None else tuple(str(file) for file in image_files),
             is_train=None if is_train is None else np.asarray(is_train, dtype=bool),
             images=images,
+        )
+
+    def restricted(self, classes: IntArray) -> ZeroShotDataset:
+        """The dataset of these classes alone, in this order; rows of other classes have the label −1 and no part."""
+        position = np.full(self.n_classes, -1, dtype=np.int64)
+        position[classes] = np.arange(len(classes))
+        labels = np.where(self.labels >= 0, position[self.labels], -1)
+        parts = (self.split.train, self.split.test_seen, self.split.test_unseen)
+        return replace(
+            self,
+            labels=labels,
+            descriptors=self.descriptors[classes],
+            class_names=tuple(self.class_names[c] for c in classes),
+            split=Split(*(rows[labels[rows] >= 0] for rows in parts)),
         )
 
     @cached_property
@@ -283,13 +308,19 @@ def _check_names(class_names: Sequence[str], where: str) -> tuple[str, ...]:
     names = tuple(str(name) for name in class_names)
     if len(names) < 2:
         raise DataError(f"{where}: {len(names)} class names; at least 2 classes are needed")
-    if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise DataError(f"{where}: class name {twice!r} occurs twice; names must be distinct")
+    check_distinct(names, where)
     return names
 
 
-def _integers(values: npt.ArrayLike, what: str, where: str) -> IntArray:
+def check_distinct(names: Iterable[str], where: str) -> None:
+    """Raise a `DataError` if a class name occurs twice."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(f"{where}: class name {twice[0]!r} occurs twice; names must be distinct")
+
+
+def check_integers(values: npt.ArrayLike, what: str, where: str) -> IntArray:
+    """A flat array of whole numbers; floats may hold them."""
     array = np.asarray(values)
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
@@ -308,7 +339,7 @@ def _remedy(array: npt.NDArray[Any]) -> str:
 
 
 def _check_labels(labels: npt.ArrayLike, n_rows: int, n_classes: int, where: str) -> IntArray:
-    index = _integers(labels, "labels", where)
+    index = check_integers(labels, "labels", where)
     if len(index) != n_rows:
         raise DataError(
             f"{where}: {len(index)} labels for {n_rows} rows of features; give one label per row, features as [rows, d]"
@@ -323,7 +354,7 @@ def _check_labels(labels: npt.ArrayLike, n_rows: int, n_classes: int, where: str
 
 
 def _check_rows(rows: npt.ArrayLike, part: str, n_rows: int, where: str) -> IntArray:
-    index = _integers(rows, f"{part} rows", where)
+    index = check_integers(rows, f"{part} rows", where)
     bad = index[(index < 0) | (index >= n_rows)]
     if len(bad):
         raise DataError(

@@ -14,9 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data.bundle import provenance_of, read_npz, texts
-from classnorm.data.dataset import check_descriptors
-from classnorm.data.images import class_folders, read_cub_classes
-from classnorm.data.table_files import csv_rows, is_header, is_number, json_document, parquet_columns, read_descriptors
+from classnorm.data.cub import read_cub_classes
+from classnorm.data.dataset import check_descriptors, check_distinct
+from classnorm.data.images import class_folders
+from classnorm.data.table_files import (
+    csv_rows,
+    is_header,
+    is_number,
+    json_document,
+    parquet_columns,
+    read_descriptors,
+    text_lines,
+)
 from classnorm.data.xlsa17 import read_splits
 from classnorm.errors import DataError
 
@@ -168,9 +177,7 @@ def _distinct(names: Iterable[str], where: str) -> tuple[str, ...]:
         raise DataError(f"{where}: holds no class; give one a line, a row or a folder")
     if "" in distinct:
         raise DataError(f"{where}: class {distinct.index('') + 1} has no name; fill it in")
-    twice = [name for name, count in Counter(distinct).items() if count > 1]
-    if twice:
-        raise DataError(f"{where}: class name {twice[0]!r} occurs twice; names must be distinct")
+    check_distinct(distinct, where)
     return distinct
 
 
@@ -187,11 +194,7 @@ def _of_folder(path: Path, numbers: bool) -> Descriptions:
 
 
 def _of_text(path: Path) -> Descriptions:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not readable as UTF-8 text ({error})") from error
-    return Descriptions.of_names([line for line in lines if line.strip()], str(path))
+    return Descriptions.of_names(text_lines(path), str(path))
 
 
 def _of_descriptors(path: Path, columns: Sequence[str] = ()) -> Descriptions:

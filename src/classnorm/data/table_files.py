@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import textwrap
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data.bundle import read_npz, texts
-from classnorm.data.dataset import FloatArray, check_features
+from classnorm.data.dataset import FloatArray, check_distinct, check_features
 from classnorm.data.xlsa17 import read_mat
 from classnorm.errors import DataError
 from classnorm.files import replacing, write_json
@@ -29,6 +28,7 @@ __all__ = [
     "parquet_columns",
     "read_descriptors",
     "read_features",
+    "text_lines",
 ]
 
 Named = tuple[list[str] | None, npt.NDArray[np.float64]]
@@ -66,9 +66,7 @@ def read_descriptors(path: Path) -> dict[str, npt.NDArray[np.float64]]:
         raise DataError(f"{path}: the first column must hold class names")
     if len(names) != len(table) or table.ndim != 2:
         raise DataError(f"{path}: {len(names)} class names for a table of shape {table.shape}; give one row per class")
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise DataError(f"{path}: class name {twice[0]!r} occurs twice; names must be distinct")
+    check_distinct(names, str(path))
     return dict(zip(names, table, strict=True))
 
 
@@ -145,14 +143,20 @@ def _read_named_npy(path: Path) -> Named:
     names_file = path.with_suffix(".txt")
     if not names_file.is_file():
         raise DataError(f"{names_file}: no such file; an .npy table needs its class names there, one a line")
-    try:
-        lines = names_file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{names_file}: not readable as UTF-8 text ({error})") from error
+    names = text_lines(names_file)
     array = _read_npy(path)
     if array.dtype.kind not in "fiub":
         raise DataError(f"{path}: holds {array.dtype}, not numbers")
-    return [line.strip() for line in lines if line.strip()], array.astype(np.float64)
+    return names, array.astype(np.float64)
+
+
+def text_lines(path: Path) -> list[str]:
+    """The lines of a text file that hold anything, stripped."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not readable as UTF-8 text ({error})") from error
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _read_named_npz(path: Path) -> Named:

@@ -44,7 +44,7 @@ def hold_out(dataset: ZeroShotDataset, n_classes: int, row_share: float | None, 
     if n_held_out < 1:
         raise DataError(
             f"{dataset.name}: {len(seen)} seen classes are too few to hold one out for validation (3 are needed); "
-            "use --calibration none"
+            'use `calibration="none"`'
         )
     generator = np.random.default_rng([seed, len(seen)])
     unseen = np.sort(generator.permutation(seen)[:n_held_out])
@@ -56,15 +56,9 @@ def hold_out(dataset: ZeroShotDataset, n_classes: int, row_share: float | None, 
         row_share = float(min(0.5, held_out.sum() / len(rest)))
     rest, taken = stratified(rest, dataset.labels, row_share)
 
-    position = np.full(dataset.n_classes, -1, dtype=np.int64)
-    position[seen] = np.arange(len(seen))
-    new_labels = np.where(dataset.labels >= 0, position[dataset.labels], -1)
     return replace(
-        dataset,
+        dataset.restricted(seen),
         name=f"{dataset.name} (without {n_held_out} classes, split {seed})",
-        labels=new_labels,
-        descriptors=dataset.descriptors[seen],
-        class_names=tuple(dataset.class_names[c] for c in seen),
         split=Split(rest, taken, np.sort(train[held_out])),
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.io
 
-from classnorm.data.dataset import Split, ZeroShotDataset
+from classnorm.data.dataset import Split, ZeroShotDataset, check_integers
 from classnorm.data.gbu_benchmarks import recognise
 from classnorm.errors import DataError
 from classnorm.files import replacing
@@ -21,7 +21,6 @@ __all__ = ["AttributesKey", "load_gbu", "read_mat", "read_splits", "save_gbu"]
 AttributesKey = Literal["att", "original_att"]
 
 _SPLITS = "att_splits.mat"
-_LARGEST = 2**53  # whole number that a double holds exactly
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
@@ -37,8 +36,8 @@ def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey =
     if not feature_file.is_file():
         others = sorted(file.stem for file in folder.glob("*.mat") if file.name != _SPLITS)
         here = (folder / _SPLITS).is_file()
-        hint = f"use --features {others[0]}" if others else "download or extract features first"
-        hint += "" if others or here else f"; for a folder of images: --images {folder}"
+        hint = f"use `features={others[0]!r}`" if others else "download or extract features first"
+        hint += "" if others or here else f"; for a folder of images: `images={str(folder)!r}`"
         raise DataError(f"{feature_file}: no such file; {hint}")
     names, descriptors, split = read_splits(folder, attributes)
     table = read_mat(feature_file, ["features", "labels"], optional=["image_files", "allclasses_names"])
@@ -165,22 +164,15 @@ def _strings(cells: Any, path: Path, key: str) -> list[str]:
     return strings
 
 
-def _numbers(values: Any, path: Path, key: str) -> npt.NDArray[np.int64]:
-    array = np.asarray(values).reshape(-1)
-    if array.dtype.kind not in "iuf" or not np.array_equal(array, np.round(array)) or (np.abs(array) > _LARGEST).any():
-        raise DataError(f"{path}: {key} must hold whole numbers")
-    return array.astype(np.int64)
-
-
 def _locations(values: Any, path: Path, key: str) -> npt.NDArray[np.int64]:
-    rows = _numbers(values, path, key)
+    rows = check_integers(values, key, str(path))
     if len(rows) and rows.min() < 1:
         raise DataError(f"{path}: {key} holds row {int(rows.min())}; GBU rows are numbered from 1")
     return rows - 1
 
 
 def _labels(values: Any, path: Path, n_classes: int) -> npt.NDArray[np.int64]:
-    labels = _numbers(values, path, "labels")
+    labels = check_integers(values, "labels", str(path))
     if len(labels) and labels.min() == 0:
         raise DataError(f"{path}: labels start at 0; GBU labels are 1-based, add 1 to all of them")
     bad = np.flatnonzero((labels < 1) | (labels > n_classes))

@@ -100,10 +100,10 @@ def same_encoder(encoder: Encoder, record: Mapping[str, Any]) -> None:
     if encoder.record()["sha256"] != record["sha256"]:
         raise ModelError(
             f"encoder {encoder.name} has other weights ({encoder.weights}) than when the features were made "
-            f"({record['weights']}); give those with --weights"
+            f"({record['weights']}); pass those as `weights`"
         )
     if json.loads(json.dumps(encoder.record()["preprocessing"])) != record["preprocessing"]:
         raise ModelError(
             f"encoder {encoder.name} prepares images otherwise than when the features were made, at "
-            f"{record['preprocessing']['crop']} px; leave out --encoder and --size"
+            f"{record['preprocessing']['crop']} px; leave out `encoder` and `size`"
         )

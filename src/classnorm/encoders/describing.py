@@ -61,7 +61,7 @@ def describe(
             raise ConfigError(f"template {template!r}: put {{}} where the text of the class goes, once")
     if descriptions.table is not None:
         if templates:
-            raise ConfigError(f"{descriptions.where}: holds numbers, which no template can frame; leave --template out")
+            raise ConfigError(f"{descriptions.where}: holds numbers, which no template can frame; leave it out")
         table, source = descriptions.table, {"attributes": Path(descriptions.where).name, **descriptions.provenance}
         return Descriptors(descriptions.names, table, descriptions.columns, (table.shape[1],), source)
     loaded = load_text_encoder(encoder)

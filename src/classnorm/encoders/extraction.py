@@ -10,20 +10,19 @@ import hashlib
 import json
 import shutil
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from classnorm.data.bundle import read_npz
+from classnorm.data.bundle import read_npz, write_bundle
 from classnorm.data.dataset import check_descriptors
-from classnorm.data.images import ImageTable, image_signature, read_images
+from classnorm.data.image_table import ImageTable
+from classnorm.data.images import image_signature, read_images
 from classnorm.encoders.encoder import Encoder
 from classnorm.errors import DataError, ModelError
 from classnorm.files import replacing
@@ -82,17 +81,7 @@ def extract_features(
     record = encoder.record()
     signature = image_signature(table.images, range(len(table)))  # of the pictures as they are before they are read
     parts = _parts(table, folder, json.dumps([record, batch_size]), batch_size)
-    finished = [_is_finished(part) for part in parts]
-    pending = [part for part, done in zip(parts, finished, strict=True) if not done]
-    before = done = sum(len(part.rows) for part, is_done in zip(parts, finished, strict=True) if is_done)
-    _ready(encoder, device)
-    started = time.monotonic()
-    for part, features, reasons in _encoded(table, pending, encoder, batch_size, device, strict):
-        with replacing(part.file) as temporary:
-            np.savez(temporary, features=features, reasons=np.array(reasons), key=np.array(part.key))
-        done += len(part.rows)
-        if progress:
-            progress(Progress(done, len(table), _speed(done - before, started)))
+    new = _encode_parts(table, parts, encoder, batch_size, device, strict, progress)
     skipped = _skipped(table, parts, strict)
     readable_rows = np.array([row for row in range(len(table)) if row not in skipped], dtype=np.int64)
     if not len(readable_rows):
@@ -110,11 +99,36 @@ def extract_features(
     if left_out:
         provenance["skipped"] = json.dumps(left_out)
     whole = folder / "whole.npz"  # there, so that a kill leaves nothing but the folder
-    _write(whole, replace(kept, provenance=provenance), parts, encoder.d_z)
+    blocks = (read_npz(part.file, ("features",))["features"] for part in parts)
+    write_bundle(whole, replace(kept, provenance=provenance), blocks)
     with replacing(out) as temporary:
         whole.replace(temporary)
     shutil.rmtree(folder, ignore_errors=True)
-    return Extraction(len(kept), len(table) - before, left_out, _missing(kept))
+    return Extraction(len(kept), new, left_out, _missing(kept))
+
+
+def _encode_parts(
+    table: ImageTable,
+    parts: list[_Part],
+    encoder: Encoder,
+    batch_size: int,
+    device: torch.device,
+    strict: bool,
+    progress: OnProgress | None,
+) -> int:
+    """Write every part that is not finished, and return how many pictures these have."""
+    pending = [part for part in parts if not _is_finished(part)]
+    new = sum(len(part.rows) for part in pending)
+    before = done = len(table) - new
+    _ready(encoder, device)
+    started = time.monotonic()
+    for part, features, reasons in _encoded(table, pending, encoder, batch_size, device, strict):
+        with replacing(part.file) as temporary:
+            np.savez(temporary, features=features, reasons=np.array(reasons), key=np.array(part.key))
+        done += len(part.rows)
+        if progress:
+            progress(Progress(done, len(table), _speed(done - before, started)))
+    return new
 
 
 def encode_images(
@@ -209,7 +223,7 @@ def _encoded(
 
 
 def _unreadable(file: str, reason: str) -> DataError:
-    return DataError(f"{file}: {reason}; repair or remove that image, or leave out --strict to skip it")
+    return DataError(f"{file}: {reason}; repair or remove that image, or leave out `strict` to skip it")
 
 
 def _encode(encoder: Encoder, pictures: list[npt.NDArray[np.uint8]], device: torch.device) -> npt.NDArray[np.float32]:
@@ -233,32 +247,3 @@ def _skipped(table: ImageTable, parts: list[_Part], strict: bool) -> dict[int, s
             if reason:
                 skipped[row] = reason
     return skipped
-
-
-def _write(path: Path, table: ImageTable, parts: list[_Part], d_z: int) -> None:
-    """An uncompressed bundle of what is known; the features go through memory one part at a time."""
-    arrays: dict[str, Any] = {
-        "labels": table.labels,
-        "class_names": np.array(table.class_names),
-        "name": np.array(table.name),
-        "image_files": np.array(table.files),
-        "provenance": np.array([f"{key}={value}" for key, value in table.provenance.items()]),
-        "is_train": table.is_train,
-        "descriptors": table.descriptors,
-    }
-    if table.split is not None:
-        arrays |= {
-            "train_idx": table.split.train,
-            "test_seen_idx": table.split.test_seen,
-            "test_unseen_idx": table.split.test_unseen,
-        }
-    header = {"descr": "<f4", "fortran_order": False, "shape": (len(table), d_z)}
-    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
-        with archive.open("features.npy", "w", force_zip64=True) as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            for part in parts:
-                file.write(np.ascontiguousarray(read_npz(part.file, ("features",))["features"]).astype("<f4").tobytes())
-        for name, array in arrays.items():
-            if array is not None:
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                    np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)

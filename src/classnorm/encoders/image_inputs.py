@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from classnorm.data.images import Images, image_signature, read_images
+from classnorm.data.image_table import Images
+from classnorm.data.images import image_signature, read_images
 from classnorm.encoders.preprocessing import Pixels, Preprocessing
 from classnorm.errors import DataError
 from classnorm.files import replacing

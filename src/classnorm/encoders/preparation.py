@@ -14,7 +14,8 @@ from classnorm.data import Split, ZeroShotDataset, load_bundle, save_bundle
 from classnorm.data.bundle import provenance_of, read_npz, texts
 from classnorm.data.dataset import IntArray
 from classnorm.data.descriptions import Descriptions, match_names, read_descriptions
-from classnorm.data.images import Images, ImageTable, image_signature, read_images
+from classnorm.data.image_table import Images, ImageTable
+from classnorm.data.images import image_signature, read_images
 from classnorm.data.validation import stratified
 from classnorm.encoders import Encoder, Preprocessing, describe, extract_features
 from classnorm.errors import ConfigError, DataError
@@ -100,7 +101,7 @@ def with_split(table: ImageTable, hold_out: float | None = None, seed: int = 0) 
     """The table with a split, its own if it has one."""
     if table.split is not None:
         if hold_out is not None:
-            raise ConfigError(f"--hold-out: {table.name} brings a split of its own; leave one of them out")
+            raise ConfigError(f"{table.name} brings a split of its own; leave out `hold_out`")
         return table
     return replace(table, split=own_split(table.labels, len(table.class_names), hold_out, seed, table.name))
 
@@ -114,7 +115,7 @@ def own_split(labels: IntArray, n_classes: int, hold_out: float | None, seed: in
         hold_out: the share; None is a fifth if every class has images, else nothing.
     """
     if hold_out is not None and not 0 <= hold_out < 1:
-        raise ConfigError(f"--hold-out is {hold_out}; it must be a share of the classes, from 0 to below 1")
+        raise ConfigError(f"`hold_out` is {hold_out}; it must be a share of the classes, from 0 to below 1")
     present = np.unique(labels)
     share = (HOLD_OUT if len(present) == n_classes else 0.0) if hold_out is None else hold_out
     n_held_out = min(max(1, round(share * len(present))), len(present) - 2) if share else 0

@@ -50,7 +50,7 @@ def class_facts(dataset: ZeroShotDataset) -> ClassFacts:
 
 def class_warnings(facts: ClassFacts, n_seen: int) -> Iterable[str]:
     if n_seen < 3:
-        yield "fewer than 3 seen classes: none can be held out for validation, train with --calibration none"
+        yield 'fewer than 3 seen classes: none can be held out for validation, train with `calibration="none"`'
     name, rows = next(iter(facts.smallest.items()))
     if facts.single_row:
         single = [name for name, count in facts.smallest.items() if count == 1]

@@ -54,7 +54,7 @@ def feature_facts(features: FloatArray) -> FeatureFacts:
 
 def feature_warnings(facts: FeatureFacts, d_z: int) -> Iterable[str]:
     if not facts.non_negative:
-        yield f"features are of either sign (down to {facts.min:.3g}): train with --final-relu False"
+        yield f"features are of either sign (down to {facts.min:.3g}): train with `final_relu=False`"
     if facts.zero_rows:
         yield (
             f"{counted(facts.zero_rows, 'row')} of features {are(facts.zero_rows)} all zero "

@@ -78,19 +78,20 @@ class Calibration:
 
     def apply(self, logits: npt.ArrayLike, seen_mask: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Calibrated copy of [n, n_classes] logits."""
-        factor, shift = self.factor_and_shift
-        seen = np.asarray(seen_mask, dtype=bool)
-        return np.asarray(logits, dtype=np.float64) * np.where(seen, factor, 1.0) - np.where(seen, shift, 0.0)
+        factors, shifts = self.factors_and_shifts(seen_mask)
+        return np.asarray(logits, dtype=np.float64) * factors - shifts
 
-    @property
-    def factor_and_shift(self) -> tuple[float, float]:
-        """Seen scores become ``factor · score − shift``."""
-        return (self.value if self.kind == "scale" else 1.0), (self.value if self.kind == "bias" else 0.0)
+    def factors_and_shifts(self, seen_mask: npt.ArrayLike) -> tuple[Floats, Floats]:
+        """Of each class: a calibrated score is ``factor · score − shift``."""
+        seen = np.asarray(seen_mask, dtype=bool)
+        factor = self.value if self.kind == "scale" else 1.0
+        shift = self.value if self.kind == "bias" else 0.0
+        return np.where(seen, factor, 1.0), np.where(seen, shift, 0.0)
 
 
 def calibrated_scores(sides: SideScores, calibration: Calibration) -> tuple[float, float, float]:
     """U, S and H in percent under a calibration, from the best class of each side alone."""
-    factor, shift = calibration.factor_and_shift
+    factor, shift = calibration.factors_and_shifts(True)
     seen = factor * sides.best_seen - shift
     tie_to_seen = (seen == sides.best_unseen) & (sides.seen_class < sides.unseen_class)
     seen_wins = (seen > sides.best_unseen) | tie_to_seen

@@ -122,13 +122,13 @@ def read_encoder(model: Path) -> dict[str, Any]:
     path = encoder_file(model)
     if not path.is_file():
         raise ModelError(
-            f"{path}: no such file: the model was trained on features and knows no encoder; give --encoder"
+            f"{path}: no such file: the model was trained on features and knows no encoder; give `encoder`"
         )
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         record["name"], record["weights"], record["sha256"], record["preprocessing"]["crop"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{path}: not a readable record of an encoder; give --encoder") from error
+        raise ModelError(f"{path}: not a readable record of an encoder; give `encoder`") from error
     return record
 
 

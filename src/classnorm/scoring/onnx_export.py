@@ -48,15 +48,20 @@ _CLASSES = 3  # at which the graphs are traced: anything but 1, which PyTorch wo
 class _Scores(nn.Module):
     """Features, prototypes and seen mask → what `Scorer.scores` gives, and its softmax."""
 
+    factors: Tensor  # of unseen classes, of seen ones
+    shifts: Tensor
+
     def __init__(self, scorer: Scorer) -> None:
         super().__init__()
         self.model = scorer.model
-        self.factor, self.shift = scorer.calibration.factor_and_shift
+        factors, shifts = scorer.calibration.factors_and_shifts([False, True])
+        self.register_buffer("factors", torch.from_numpy(factors).float())
+        self.register_buffer("shifts", torch.from_numpy(shifts).float())
         self.temperature = scorer.temperature
 
     def forward(self, features: Tensor, prototypes: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.model.logits(features, prototypes)
-        scores = logits * torch.where(seen, self.factor, 1.0) - torch.where(seen, self.shift, 0.0)
+        scores = logits * self.factors[seen.long()] - self.shifts[seen.long()]
         return scores, (scores / self.temperature).softmax(dim=1)
 
 
@@ -233,7 +238,7 @@ def _verify(scorer: Scorer, scores: Any, prototypes: Any | None) -> None:
         except Exception as error:  # its errors have no type of their own
             raise OutputError(
                 f"onnxruntime {onnxruntime.__version__} cannot run the exported graph, so nothing was written; "
-                "update it or choose a lower --opset"
+                "update it or choose a lower `opset`"
             ) from error
         return result
 
@@ -253,5 +258,5 @@ def _compare(what: str, exported: npt.NDArray[Any], expected: npt.NDArray[Any]) 
     if not difference <= _TOLERANCE * float(np.abs(expected).max()):
         raise OutputError(
             f"the exported {what} differ from PyTorch's by {difference:.2g}, so nothing was written; "
-            "try another --opset or other versions of torch and onnxruntime"
+            "try another `opset` or other versions of torch and onnxruntime"
         )

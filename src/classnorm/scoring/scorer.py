@@ -140,10 +140,9 @@ class Scorer:
     def _best(self, logits: torch.Tensor, classes: slice, k: int) -> tuple[npt.NDArray[Any], ...]:
         """Of a block of logits: the k best columns of each row, their scores, and the row's log-sum of exponentials."""
         seen = self.seen[classes]
-        factor, shift = self.calibration.factor_and_shift
         k, width = min(k, len(seen)), min(k + _SPARE, len(seen))
-        mask = torch.from_numpy(seen).to(logits.device)
-        factors, shifts = torch.where(mask, factor, 1.0), torch.where(mask, shift, 0.0)
+        factors, shifts = (self._tensor(part) for part in self.calibration.factors_and_shifts(seen))
+        largest_shift = float(shifts.abs().max())
         parts = []
         for raw in torch.split(logits, max(1, _CHUNK // len(seen))):
             rough = raw if self.calibration.kind == "none" else torch.addcmul(-shifts, raw, factors)
@@ -157,7 +156,7 @@ class Scorer:
             if width < len(seen):
                 # Single precision may have misjudged, and equal scores go by column: near ties are looked at whole.
                 worst = values[:, -1].cpu().double().numpy()
-                slack = 1e-6 * (np.abs(exact[:, -1]) + abs(shift) + np.abs(worst))
+                slack = 1e-6 * (np.abs(exact[:, -1]) + largest_shift + np.abs(worst))
                 for row in np.flatnonzero(worst >= exact[:, -1] - slack):
                     whole = self.calibration.apply(raw[row].cpu().numpy(), seen)
                     index[row] = np.argsort(-whole, kind="stable")[:k]

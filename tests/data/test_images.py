@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from classnorm.data import ZeroShotDataset
-from classnorm.data.images import ImageTable, find_images, image_signature, read_images
+from classnorm.data.image_table import ImageTable
+from classnorm.data.images import find_images, image_signature, read_image_split, read_images
 from classnorm.errors import DataError
 
 Write = Callable[..., Path]
@@ -50,46 +50,11 @@ def test_a_csv_names_files_relative_to_itself_and_labels_by_name(zoo: Path) -> N
     assert all(file.is_file() for file in table.images)  # type: ignore[union-attr]
 
 
-def test_cub_is_joined_by_ids(cub: Path) -> None:
-    table = find_images(cub)
-    files = ["002.Wren/b.png", "001.Owl/z.png", "001.Owl/a.png", "002.Wren/a.png"]
-    assert rows(table) == [(file, file.split("/")[0]) for file in files]
-    assert table.is_train is not None and table.is_train.tolist() == [True, True, False, False]
-    assert table.descriptors is not None
-    by_name = dict(zip(table.class_names, table.descriptors.tolist(), strict=True))
-    assert by_name == {"002.Wren": [0.0, 5.0, 50.5], "001.Owl": [100.0, 7.0, 1.0]}
-
-
-def test_cub_without_split_and_attributes_is_understood(cub: Path) -> None:
-    (cub / "train_test_split.txt").unlink()
-    (cub / "attributes" / "class_attribute_labels_continuous.txt").unlink()
-    table = find_images(cub)
-    assert (table.is_train, table.descriptors) == (None, None)
-
-
 def test_glyphs_bring_their_descriptors_and_split() -> None:
     table = find_images("glyphs-light")
     assert table.pixels is not None and table.pixels.shape[0] == len(table) == len(table.labels)
     assert table.descriptors is not None and table.split is not None
     assert "features" not in table.provenance
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (("images.txt", "1\n"), "images.txt: the line '1' is not of the form"),
-        (("image_class_labels.txt", "1 7\n"), r"no class of classes.txt for image 3 \(002.Wren/b.png\)"),
-        (("image_class_labels.txt", None), "image_class_labels.txt: not readable"),
-        (("train_test_split.txt", "1 1\n2 2\n3 0\n4 0\n"), "must say 0 or 1"),
-        (("attributes/class_attribute_labels_continuous.txt", "1 2\n"), "1 rows for 2 classes"),
-        (("attributes/class_attribute_labels_continuous.txt", "1 x\n2 3\n"), "not a table of numbers"),
-    ],
-)
-def test_a_spoilt_cub_says_which_file(cub: Path, spoil: tuple[str, str | None], message: str) -> None:
-    name, text = spoil
-    (cub / name).unlink() if text is None else (cub / name).write_text(text)
-    with pytest.raises(DataError, match=message):
-        find_images(cub)
 
 
 @pytest.mark.parametrize(
@@ -160,27 +125,59 @@ def test_the_signature_changes_with_a_file_and_with_a_pixel(tmp_path: Path, writ
     assert image_signature(pixels, [0, 1]) != before
 
 
-def dataset(files: list[str], labels: list[int], names: list[str], train: list[int], unseen: list[int]) -> Any:
-    return ZeroShotDataset.from_arrays(
-        np.zeros((len(files), 1)), labels, np.eye(len(names)) + 1, names, train=train, test_unseen=unseen,
-        image_files=files, provenance={"features": "other", "split": "GBU 12"},
-    )  # fmt: skip
+FILES = ["/data/CUB/images/001.Albatross/a.jpg", "002.Finch/b.jpg", "C:\\cub\\images\\001.Albatross\\c.jpg"]
 
 
-def test_a_join_takes_order_labels_and_split_of_the_dataset_and_drops_what_either_lacks(cub: Path) -> None:
-    table = find_images(cub)
-    files = ["/data/001.Owl/a.png", "x\\002.Wren\\gone.png", "/data/002.Wren/a.png", "/data/001.Owl/z.png"]
-    other = dataset(files, [1, 0, 0, 1], ["002.Wren", "001.Owl"], train=[0, 3], unseen=[1, 2])
-    joined = table.like(other)
-    assert joined.files == ("001.Owl/a.png", "002.Wren/a.png", "001.Owl/z.png")
-    assert rows(joined) == [(file, file.split("/")[0]) for file in joined.files]
-    assert joined.is_train is not None and joined.is_train.tolist() == [False, False, True]
-    assert joined.split is not None
-    assert (joined.split.train.tolist(), joined.split.test_unseen.tolist()) == ([0, 2], [1])
-    assert joined.provenance == {"split": "GBU 12"}
+def write_cub(folder: Path, flags: str = "1 1\n2 0\n3 0\n") -> Path:
+    (folder / "images.txt").write_text("1 001.Albatross/a.jpg\n2 002.Finch/b.jpg\n3 001.Albatross/c.jpg\n")
+    (folder / "train_test_split.txt").write_text(flags)
+    return folder / "train_test_split.txt"
 
 
-def test_a_join_of_strangers_is_refused(cub: Path) -> None:
-    stranger = dataset(["a/b.jpg", "c/d.jpg"], [0, 1], ["a", "c"], train=[0], unseen=[1])
-    with pytest.raises(DataError, match=r"none of the 4 images is one of data's, such as a/b\.jpg"):
-        find_images(cub).like(stranger)
+def test_the_split_of_CUB_is_joined_by_folder_and_file(tmp_path: Path) -> None:
+    path = write_cub(tmp_path)
+    assert read_image_split(path, FILES).tolist() == [True, False, False]
+    assert read_image_split(path, FILES[::-1]).tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(("yes", "no"), [("1", "0"), ("True", "False")])
+def test_a_csv_split_is_joined_by_folder_and_file(tmp_path: Path, yes: str, no: str) -> None:
+    path = tmp_path / "split.csv"
+    path.write_text(f"is_train,path\n{no},x/001.Albatross/a.jpg\n{yes},y/002.Finch/b.jpg\n{yes},001.Albatross/c.jpg\n")
+    assert read_image_split(path, FILES).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ("1 1\n2 0\n", "1 of the 3 images are not in this split, the first is C:"),
+        ("1 1\n2 0\n4 1\n", "image 4 is not in .*images.txt"),
+        ("1 1\n2 maybe\n3 0\n", "is_train of 002.Finch/b.jpg is 'maybe'"),
+        ("1 1\n2\n", "the line '2' is not of the form"),
+    ],
+)
+def test_a_split_of_CUB_that_does_not_fit_is_refused(tmp_path: Path, flags: str, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        read_image_split(write_cub(tmp_path, flags), FILES)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("file,is_train\na,1\n", "no column 'path'; the first line must name path and is_train"),
+        ("path,is_train\na/b.jpg,1\nx/a/b.jpg,0\n", "both a training and a test image"),
+        ("path,is_train\na/b.jpg\n", "must be 1 or 0"),
+    ],
+)
+def test_a_csv_split_that_does_not_fit_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "split.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=says):
+        read_image_split(path, ["a/b.jpg"])
+
+
+def test_a_split_that_is_missing_or_cannot_be_joined_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no such file; give CUB's train_test_split\.txt or a CSV file"):
+        read_image_split(tmp_path / "train_test_split.txt", FILES)
+    with pytest.raises(DataError, match="does not name its image files"):
+        read_image_split(write_cub(tmp_path), None)

@@ -1,26 +1,15 @@
-"""Pictures on disk in the layouts that are understood."""
+"""CUB's files, and whether a dataset holds the arrays that it was written from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
-
-@pytest.fixture
-def write_image() -> Callable[..., Path]:
-    """A picture of smooth noise, so that JPEG keeps most of it; the seed tells one from another."""
-
-    def write(path: Path, seed: int = 0, size: tuple[int, int] = (40, 30), mode: str = "RGB") -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        coarse = np.random.default_rng(seed).integers(0, 256, (4, 5, 3), dtype=np.uint8)
-        Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).convert(mode).save(path)
-        return path
-
-    return write
+from classnorm.data import ZeroShotDataset
 
 
 @pytest.fixture
@@ -41,3 +30,17 @@ def cub(tmp_path: Path, write_image: Callable[..., Path]) -> Path:
     for name, text in lines.items():
         (root / name).write_text("\n".join(text) + "\n")
     return root
+
+
+@pytest.fixture(scope="session")
+def assert_holds() -> Callable[[ZeroShotDataset, dict[str, Any]], None]:
+    def check(data: ZeroShotDataset, arrays: dict[str, Any]) -> None:
+        np.testing.assert_array_equal(data.features, arrays["features"])
+        np.testing.assert_array_equal(data.labels, arrays["labels"])
+        np.testing.assert_array_equal(data.descriptors, arrays["descriptors"])
+        np.testing.assert_array_equal(data.split.train, arrays["train_idx"])
+        np.testing.assert_array_equal(data.split.test_seen, arrays["test_seen_idx"])
+        np.testing.assert_array_equal(data.split.test_unseen, arrays["test_unseen_idx"])
+        assert data.class_names == tuple(arrays["class_names"])
+
+    return check

@@ -1,0 +1,30 @@
+"""Settings, as the library names them in its messages, written as flags."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["as_flags"]
+
+_SETTING = re.compile(r"`([a-z][a-z0-9_]*)(?:=([^`]+))?`")
+_QUOTES = "\"'"
+
+
+def as_flags(message: str) -> str:
+    """The message with every setting in backticks as the flag that sets it; other text in backticks stays.
+
+    >>> as_flags('use `features="vit"` or `final_relu=False`; lower `batch_size`')
+    'use --features vit or --no-final-relu; lower --batch-size'
+    >>> as_flags("train one with `classnorm train`")
+    'train one with `classnorm train`'
+    """
+    return _SETTING.sub(_flag, message)
+
+
+def _flag(match: re.Match[str]) -> str:
+    name, value = match[1].replace("_", "-"), match[2]
+    if value == "False":
+        return f"--no-{name}"
+    if value in (None, "True"):
+        return f"--{name}"
+    return f"--{name} {value if ' ' in value else value.strip(_QUOTES)}"
