@@ -83,5 +83,9 @@ def _dispatch(arguments: list[str]) -> None:
         return
     if name not in _COMMANDS:
         raise unknown_name("command", name, _COMMANDS)
+    if any(argument.split("=")[0] == "--plugin" for argument in rest):
+        from classnorm.cli.options import load_plugins
+
+        load_plugins(rest)
     module = importlib.import_module(f"classnorm.cli.{_COMMANDS[name][0]}")
     module.main(rest, f"classnorm {name}")

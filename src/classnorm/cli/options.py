@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +16,16 @@ import tyro
 
 from classnorm.data import AttributesKey, ZeroShotDataset, load
 from classnorm.errors import ConfigError, unknown_name
+from classnorm.plugins import load_plugin
 
 __all__ = [
     "DataOptions",
     "MethodCommand",
     "OutputOptions",
     "chosen_seeds",
+    "flag_values",
     "given",
+    "load_plugins",
     "parse",
     "parse_for_method",
     "parse_with_settings",
@@ -48,12 +52,16 @@ class DataOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """How the command talks."""
+    """Output and plug-ins."""
 
     json: bool = False
     """Print one JSON document on stdout and nothing else there."""
     quiet: bool = False
     """No progress or notices on stderr."""
+    plugin: Annotated[
+        tyro.conf.UseAppendAction[tuple[Path, ...]], tyro.conf.arg(metavar="FILE.py", help_behavior_hint="")
+    ] = ()
+    """Run this Python file first: it may register methods, strategies and encoders. May be given again."""
 
 
 def parse(command: type[Command], arguments: Sequence[str], program: str) -> Command:
@@ -81,7 +89,7 @@ def parse_for_method(command: type[Command], arguments: Sequence[str], program: 
     from classnorm.methods import METHODS
 
     configs = {name: method.config for name, method in METHODS.items()}
-    chosen = _named(arguments, "method", MethodCommand.method)
+    chosen = [MethodCommand.method, *flag_values(arguments, "method")][-1]
     recipes = ", ".join(METHODS[chosen].recipes) if chosen in METHODS else ""
     help_text = f"Preset of {chosen}: {recipes}; or the recipe.json of a search."
     recipe = (
@@ -102,7 +110,7 @@ def parse_with_settings(
     more: Sequence[tuple[str, Any, Any]] = (),
 ) -> Command:
     """The command with its flags filled in; `--flag NAME` decides whose settings are among them."""
-    chosen = _named(arguments, flag, default)
+    chosen = [default, *flag_values(arguments, flag)][-1]
     if chosen not in configs:
         raise unknown_name(flag, chosen, configs)
     names = ", ".join(configs)
@@ -118,15 +126,21 @@ def parse_with_settings(
     return parse(typed, _with_truth_values(arguments, configs[chosen]), program)
 
 
-def _named(arguments: Sequence[str], flag: str, default: str) -> str:
-    """The value of the last `--flag`, looked up before the other flags can be known."""
-    found = default
-    for argument, following in zip(arguments, [*arguments[1:], default], strict=True):
+def load_plugins(arguments: Sequence[str]) -> None:
+    """Run the files that `--plugin` names, before what they register can be a flag or a value."""
+    for path in flag_values(arguments, "plugin"):
+        load_plugin(Path(path))
+
+
+def flag_values(arguments: Sequence[str], flag: str) -> list[str]:
+    """The values of every `--flag`, looked up before the other flags are known."""
+    values = []
+    for argument, following in itertools.pairwise([*arguments, ""]):
         if argument == f"--{flag}":
-            found = following
+            values.append(following)
         elif argument.startswith(f"--{flag}="):
-            found = argument.removeprefix(f"--{flag}=")
-    return found
+            values.append(argument.removeprefix(f"--{flag}="))
+    return values
 
 
 def _with_truth_values(arguments: Sequence[str], config: type[Any]) -> list[str]:

@@ -19,6 +19,7 @@ from classnorm.encoders.image_inputs import ImageInputs
 from classnorm.encoders.preprocessing import Preprocessing
 from classnorm.encoders.text import TEXT_ENCODERS, TextEncoder, load_text_encoder
 from classnorm.errors import ConfigError, ModelError, unknown_name
+from classnorm.plugins import plugins
 
 __all__ = [
     "ENCODERS",
@@ -52,6 +53,7 @@ ENCODERS: dict[str, Loader] = {
     "convnet": load_convnet,
     "convnet-gray": load_convnet,
 }
+ENCODERS.update(plugins("classnorm.encoders"))
 
 _SMALLEST = 16  # pixels; a network that halves the picture five times needs as many
 

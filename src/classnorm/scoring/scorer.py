@@ -21,7 +21,7 @@ from safetensors.torch import save as save_tensors
 from classnorm.data.dataset import FloatArray, check_descriptors, check_features
 from classnorm.errors import ClassNormError, ConfigError, DataError, ModelError, unknown_name
 from classnorm.files import replacing, write_json
-from classnorm.methods import FitJob, MethodConfig, ZeroShotModel, method_named
+from classnorm.methods import METHODS, FitJob, MethodConfig, ZeroShotModel
 from classnorm.metrics import Calibration, softmax
 from classnorm.training import Device, pick_device
 
@@ -285,7 +285,12 @@ class Scorer:
             folder = folder.parent
         document, content = _read_model(folder)
         try:
-            method = method_named(document["method"])
+            if document["method"] not in METHODS:
+                raise ModelError(
+                    f"{folder}: made by the method {document['method']!r}, which is not known; if a plug-in brings it, "
+                    "load that first (`plugin`)"
+                )
+            method = METHODS[document["method"]]
             config = method.config(**document["config"])
             tensors = load_tensors(content)
             descriptors = tensors.pop("descriptors").numpy()

@@ -10,6 +10,7 @@ from classnorm.continual.strategies.multitask import Multitask
 from classnorm.continual.strategies.replay import Replay
 from classnorm.continual.strategies.sequential import Sequential
 from classnorm.continual.strategies.strategy import GradientStrategy, Strategy, StreamProblem
+from classnorm.plugins import plugins
 
 __all__ = [
     "STRATEGIES",
@@ -34,3 +35,4 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "lwf": LwF,
     "analytic": Analytic,
 }
+STRATEGIES.update(plugins("classnorm.strategies", type))
