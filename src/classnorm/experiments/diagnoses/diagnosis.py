@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from classnorm import analysis
 from classnorm.data import ZeroShotDataset
+from classnorm.errors import TrainingError
+from classnorm.experiments.engine import Engine, Progress, run_converging
 from classnorm.files import digest, write_json
 from classnorm.methods.classnorm import ClassNormConfig
 
-__all__ = ["Diagnosis"]
+__all__ = ["Diagnosis", "diagnose"]
 
 _MARKER = "diagnosis.json"
-
-
-def _variance(dataset: ZeroShotDataset, config: dict[str, Any], **settings: Any) -> Any:
-    return analysis.training_variance(dataset, ClassNormConfig(**config), **settings)
-
-
-def _smoothness(dataset: ZeroShotDataset, config: dict[str, Any], **settings: Any) -> Any:
-    return analysis.gradient_norms(dataset, ClassNormConfig(**config), **settings)
-
-
-def _seen_scales(dataset: ZeroShotDataset, config: dict[str, Any], **settings: Any) -> Any:
-    return analysis.seen_scale_curves(dataset, ClassNormConfig(**config), **settings)
-
-
-_KINDS: dict[str, Callable[..., Any]] = {
-    "variance": _variance,
-    "smoothness": _smoothness,
-    "seen-scales": _seen_scales,
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "variance": analysis.training_variance,
+    "smoothness": analysis.gradient_norms,
+    "seen-scales": analysis.seen_scale_curves,
 }
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is measured. Two equal ones give equal numbers."""
+    """What is measured. Equal diagnoses give equal numbers."""
 
     dataset: ZeroShotDataset
     kind: str
@@ -54,9 +42,23 @@ class Diagnosis:
         return f"{self.kind}-{digest(document)[:16]}"
 
     def run(self, folder: Path) -> None:
-        numbers = _KINDS[self.kind](self.dataset, self.config.as_dict(), **self.settings)
+        numbers = _FUNCTIONS[self.kind](self.dataset, self.config, **self.settings)
         write_json(folder / _MARKER, {"kind": self.kind, "dataset": self.dataset.name, "numbers": numbers})
 
     def read(self, root: Path) -> Any:
-        """The numbers of a finished one."""
+        """The numbers of a finished diagnosis."""
         return json.loads((root / self.name / _MARKER).read_text(encoding="utf-8"))["numbers"]
+
+
+Key = TypeVar("Key")
+
+
+def diagnose(
+    tasks: Mapping[Key, Diagnosis], root: Path, engine: Engine, progress: Progress | None = None
+) -> dict[Key, Any]:
+    """Run the diagnoses that are not finished in folders below `root`, and return the numbers of all."""
+    failed = run_converging(list(tasks.values()), root, engine, progress)
+    for task in tasks.values():
+        if task.name in failed:
+            raise TrainingError(f"{task.kind}: {failed[task.name]}")
+    return {key: task.read(root) for key, task in tasks.items()}
