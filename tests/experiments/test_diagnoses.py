@@ -9,19 +9,10 @@ from classnorm.analysis import SMOOTHNESS_MODELS, attribute_statistics, gradient
 from classnorm.analysis.variance import variance_models
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import TrainingError
-from classnorm.experiments.diagnoses import (
-    Diagnosis,
-    correlations,
-    diagnose,
-    histograms,
-    mean_gradient_norms,
-    normality,
-    smoothness_artifact,
-    smoothness_tasks,
-    variance_artifact,
-    variance_curves,
-    variance_tasks,
-)
+from classnorm.experiments.diagnoses.attribute_distribution import correlations, histograms, normality
+from classnorm.experiments.diagnoses.diagnosis import Diagnosis, diagnose
+from classnorm.experiments.diagnoses.logit_variance import variance_artifact, variance_curves, variance_tasks
+from classnorm.experiments.diagnoses.loss_smoothness import mean_gradient_norms, smoothness_artifact, smoothness_tasks
 from classnorm.experiments.engine import Engine
 from classnorm.methods.classnorm import reference
 

@@ -15,18 +15,10 @@ from classnorm.cli.console import batch_progress, notice, print_json, print_tabl
 from classnorm.cli.options import DataOptions, OutputOptions, parse
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.experiments.diagnoses import (
-    Diagnosis,
-    correlations,
-    diagnose,
-    histograms,
-    mean_gradient_norms,
-    normality,
-    smoothness_artifact,
-    smoothness_tasks,
-    variance_artifact,
-    variance_tasks,
-)
+from classnorm.experiments.diagnoses.attribute_distribution import correlations, histograms, normality
+from classnorm.experiments.diagnoses.diagnosis import Diagnosis, diagnose
+from classnorm.experiments.diagnoses.logit_variance import variance_artifact, variance_tasks
+from classnorm.experiments.diagnoses.loss_smoothness import mean_gradient_norms, smoothness_artifact, smoothness_tasks
 from classnorm.experiments.engine import Engine
 from classnorm.report.artifacts import write_artifact
 from classnorm.report.tables import rich_table

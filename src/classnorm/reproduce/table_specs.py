@@ -41,9 +41,9 @@ class TableSpec:
     claims: tuple[Claim, ...]
 
 
-_GAMMAS = {variant.label: with_gamma(variant) for variant in (LINEAR, TWO_LAYERS, THREE_LAYERS)}
-_ASSUMPTIONS = {variant.label: without_an(variant) for variant in (LINEAR, TWO_LAYERS, THREE_LAYERS)}
-_TRICKS = {variant.label: without_tricks(variant) for variant in (LINEAR, TWO_LAYERS)}
+_GAMMAS = {v.label: with_gamma(v) for v in (LINEAR, TWO_LAYERS, THREE_LAYERS)}
+_ASSUMPTIONS = {v.label: without_an(v) for v in (LINEAR, TWO_LAYERS, THREE_LAYERS)}
+_TRICKS = {v.label: without_tricks(v) for v in (LINEAR, TWO_LAYERS)}
 
 _SPECS = (
     TableSpec(
@@ -77,19 +77,17 @@ _SPECS = (
         "Scale γ, dynamic normalization, other initialisations",
         "The scale γ of normalize+scale matters much; 5 is a good value. Dynamic normalization does not replace class "
         "standardization, and with standardization other initialisations come close to the proper variance.",
-        (*(variant for variants in _GAMMAS.values() for variant in variants), DYNAMIC, *INITIALIZED),
+        (*(v for group in _GAMMAS.values() for v in group), DYNAMIC, *INITIALIZED),
         (
             *(
-                Claim(f"{label}: γ = 5 beats γ = {gamma}", variants[2], variants[other])
-                for label, variants in _GAMMAS.items()
+                Claim(f"{label}: γ = 5 beats γ = {gamma}", group[2], group[other])
+                for label, group in _GAMMAS.items()
                 for gamma, other in ((1, 0), (20, 4))
             ),
             Claim("CN beats dynamic normalization", CN, DYNAMIC),
             *(
-                Claim(
-                    f"{variant.label.split(' + ')[0]} with standardization beats the plain MLP", variant, THREE_LAYERS
-                )
-                for variant in INITIALIZED
+                Claim(f"{v.label.split(' + ')[0]} with standardization beats the plain MLP", v, THREE_LAYERS)
+                for v in INITIALIZED
             ),
         ),
     ),
@@ -98,21 +96,12 @@ _SPECS = (
         "Importance of AN and NS",
         "Linear and 2-layer models need normalize+scale, and the linear one attribute normalization too; so does "
         "CVC-ZSL.",
-        (*(variant for variants in _TRICKS.values() for variant in variants), *CVC_TRICKS),
+        (*(v for group in _TRICKS.values() for v in group), *CVC_TRICKS),
         (
-            *(
-                Claim(f"{label} collapses without NS", variants[0], variants[2], 10.0)
-                for label, variants in _TRICKS.items()
-            ),
-            *(
-                Claim(f"{label} collapses without both", variants[0], variants[3], 10.0)
-                for label, variants in _TRICKS.items()
-            ),
+            *(Claim(f"{label} collapses without NS", group[0], group[2], 10.0) for label, group in _TRICKS.items()),
+            *(Claim(f"{label} collapses without both", group[0], group[3], 10.0) for label, group in _TRICKS.items()),
             Claim("Linear needs AN", _TRICKS["Linear"][0], _TRICKS["Linear"][1]),
-            *(
-                Claim(f"CVC-ZSL is worse as {variant.label.removeprefix('CVC-ZSL ')}", CVC, variant)
-                for variant in CVC_TRICKS[1:]
-            ),
+            *(Claim(f"CVC-ZSL is worse as {v.label.removeprefix('CVC-ZSL ')}", CVC, v) for v in CVC_TRICKS[1:]),
         ),
     ),
     TableSpec(
@@ -131,8 +120,8 @@ _SPECS = (
         "Standardizing attributes without accounting for the factor 1/d_a makes results worse; accounting for it "
         "improves them noticeably. (The paper's own figures show this for the linear model; with 2 layers the factor "
         "lowers H on all four datasets, with 3 on two of them.)",
-        tuple(variant for variants in _ASSUMPTIONS.values() for variant in variants),
-        tuple(Claim(f"{label} -AN: 1/d_a helps", variants[2], variants[1]) for label, variants in _ASSUMPTIONS.items()),
+        tuple(v for group in _ASSUMPTIONS.values() for v in group),
+        tuple(Claim(f"{label} -AN: 1/d_a helps", group[2], group[1]) for label, group in _ASSUMPTIONS.items()),
     ),
 )
 TABLES: dict[str, TableSpec] = {spec.name: spec for spec in _SPECS}

@@ -8,7 +8,7 @@ import numpy as np
 
 from classnorm.analysis import AttributeStatistics, attribute_statistics
 from classnorm.data import read_splits
-from classnorm.experiments import diagnoses
+from classnorm.experiments.diagnoses import attribute_distribution
 from classnorm.reproduce.figures.figure import FigureSpec, benchmarks_and_apy
 from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact
@@ -26,7 +26,7 @@ def normality(spec: FigureSpec, reproduction: Reproduction) -> Artifact:
             judge_bounds([statistics.share_not_normal], low=0.5),
         )
 
-    return _figure(spec, reproduction, diagnoses.normality, verdict)
+    return _figure(spec, reproduction, attribute_distribution.normality, verdict)
 
 
 def correlations(spec: FigureSpec, reproduction: Reproduction) -> Artifact:
@@ -39,7 +39,7 @@ def correlations(spec: FigureSpec, reproduction: Reproduction) -> Artifact:
             judge_bounds([correlation / chance], low=1.2),
         )
 
-    return _figure(spec, reproduction, diagnoses.correlations, verdict)
+    return _figure(spec, reproduction, attribute_distribution.correlations, verdict)
 
 
 def histograms(spec: FigureSpec, reproduction: Reproduction) -> Artifact:
@@ -52,7 +52,7 @@ def histograms(spec: FigureSpec, reproduction: Reproduction) -> Artifact:
             judge_bounds([skewed], low=0.5),
         )
 
-    return _figure(spec, reproduction, diagnoses.histograms, verdict)
+    return _figure(spec, reproduction, attribute_distribution.histograms, verdict)
 
 
 def _figure(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from classnorm.data import ZeroShotDataset, simulate
-from classnorm.experiments.diagnoses import Diagnosis, diagnose
+from classnorm.experiments.diagnoses.diagnosis import Diagnosis, diagnose
 from classnorm.reproduce.benchmarks import Benchmark
 from classnorm.reproduce.published import PAPER_BENCHMARKS
 from classnorm.reproduce.reproduction import Reproduction

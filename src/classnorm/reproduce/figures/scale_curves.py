@@ -9,7 +9,8 @@ import numpy as np
 
 from classnorm.analysis.seen_scales import SCALES
 from classnorm.data import Split
-from classnorm.experiments.diagnoses import Diagnosis, rounded
+from classnorm.experiments.diagnoses.curves import rounded
+from classnorm.experiments.diagnoses.diagnosis import Diagnosis
 from classnorm.methods.classnorm import reference
 from classnorm.reproduce.benchmarks import Benchmark
 from classnorm.reproduce.figures.figure import FigureSpec, run_diagnoses

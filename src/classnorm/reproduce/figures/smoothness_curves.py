@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from classnorm.experiments.diagnoses import mean_gradient_norms, smoothness_artifact, smoothness_tasks
+from classnorm.experiments.diagnoses.loss_smoothness import mean_gradient_norms, smoothness_artifact, smoothness_tasks
 from classnorm.reproduce.figures.figure import FigureSpec, run_diagnoses, samples
 from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact

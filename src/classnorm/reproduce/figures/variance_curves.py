@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from classnorm.experiments.diagnoses import variance_artifact, variance_curves, variance_tasks
+from classnorm.experiments.diagnoses.logit_variance import variance_artifact, variance_curves, variance_tasks
 from classnorm.reproduce.figures.figure import FigureSpec, run_diagnoses, samples
 from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact
