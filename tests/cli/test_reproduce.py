@@ -88,7 +88,7 @@ def test_what_cannot_be_done_is_one_line(classnorm, tmp_path, arguments, message
 def test_a_table_is_written_in_every_form(made):
     files = {path.name for path in (made / "out" / "ns-an-cn").iterdir()}
     assert {"table.md", "table.csv", "table.tex", "data.json", "artifact.json", "claims.md"} <= files
-    labels = [row.label for row in TABLES["ns-an-cn"].rows]
+    labels = [variant.label for variant in TABLES["ns-an-cn"].variants]
     markdown = (made / "out" / "ns-an-cn" / "table.md").read_text()
     assert all(f"| {label} |" in markdown for label in labels)
     page = (made / "out" / "index.html").read_text()

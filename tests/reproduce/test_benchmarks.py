@@ -4,7 +4,7 @@ import pytest
 
 from classnorm.data import SyntheticConfig, save_bundle, save_gbu, synthetic
 from classnorm.errors import ConfigError, DataError
-from classnorm.reproduce.benchmarks import find_columns
+from classnorm.reproduce.benchmarks import find_benchmarks
 
 
 @pytest.fixture(scope="module")
@@ -12,40 +12,40 @@ def zoo():
     return synthetic(SyntheticConfig(classes=12, unseen=3, rows=120, features=8, attributes=6))
 
 
-def test_a_benchmark_without_a_folder_says_which_flag_to_give():
-    (column,) = find_columns(["CUB"], None, None)
-    assert column.missing == "CUB: give --data-root DIR with DIR/CUB/{att_splits,res101}.mat"
+def test_a_benchmark_without_a_folder_says_which_argument_to_give():
+    (benchmark,) = find_benchmarks(["CUB"], None, None)
+    assert benchmark.missing == "CUB: give data_root=DIR with DIR/CUB/{att_splits,res101}.mat"
 
 
 def test_a_benchmark_is_found_below_the_root_with_the_features_that_are_there(zoo, tmp_path):
     save_gbu(zoo, tmp_path / "CUB", "hog")
-    (column,) = find_columns(["CUB"], tmp_path, None)
-    assert (column.missing, column.features, column.folder) == ("", "hog", tmp_path / "CUB")
-    assert column.label == "CUB (hog)"
+    (benchmark,) = find_benchmarks(["CUB"], tmp_path, None)
+    assert (benchmark.missing, benchmark.features, benchmark.folder) == ("", "hog", tmp_path / "CUB")
+    assert benchmark.label == "CUB (hog)"
 
 
 def test_features_that_are_asked_for_are_not_replaced_by_others(zoo, tmp_path):
     save_gbu(zoo, tmp_path / "CUB", "hog")
-    (column,) = find_columns(["CUB"], tmp_path, "res101")
-    assert column.missing == f"CUB: put res101.mat (features and labels in GBU's layout) into {tmp_path / 'CUB'}"
+    (benchmark,) = find_benchmarks(["CUB"], tmp_path, "res101")
+    assert benchmark.missing == f"CUB: put res101.mat (features and labels in GBU's layout) into {tmp_path / 'CUB'}"
 
 
 def test_an_empty_folder_says_all_that_is_missing(tmp_path):
-    (column,) = find_columns(["SUN"], tmp_path, None)
-    assert "put att_splits.mat and res101.mat" in column.missing
+    (benchmark,) = find_benchmarks(["SUN"], tmp_path, None)
+    assert "put att_splits.mat and res101.mat" in benchmark.missing
 
 
 def test_a_root_that_is_no_folder_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="no such folder; --data-root holds"):
-        find_columns(["SUN"], tmp_path / "nowhere", None)
+    with pytest.raises(DataError, match="no such folder; data_root holds"):
+        find_benchmarks(["SUN"], tmp_path / "nowhere", None)
 
 
 def test_a_bundle_is_called_as_its_dataset(zoo, tmp_path):
     save_bundle(zoo, tmp_path / "file.npz")
-    (column,) = find_columns([str(tmp_path / "file.npz")], None, None)
-    assert column.label == "synthetic (simulated)"
-    assert column.dataset.checksum == zoo.checksum
-    assert column.folder is None
+    (benchmark,) = find_benchmarks([str(tmp_path / "file.npz")], None, None)
+    assert benchmark.label == "synthetic (simulated)"
+    assert benchmark.dataset.checksum == zoo.checksum
+    assert benchmark.folder is None
 
 
 @pytest.mark.parametrize(
@@ -54,27 +54,27 @@ def test_a_bundle_is_called_as_its_dataset(zoo, tmp_path):
 def test_a_gbu_folder_can_be_named_itself(zoo, tmp_path, files, asked, taken):
     for name in files.split():
         save_gbu(zoo, tmp_path / "zoo", name)
-    (column,) = find_columns([str(tmp_path / "zoo")], None, asked)
-    assert column.label == f"zoo ({taken})"
-    assert column.dataset.n_classes == 12
+    (benchmark,) = find_benchmarks([str(tmp_path / "zoo")], None, asked)
+    assert benchmark.label == f"zoo ({taken})"
+    assert benchmark.dataset.n_classes == 12
 
 
 def test_the_embedded_dataset_has_settings_of_its_own():
-    (column,) = find_columns(["glyphs-light"], None, None)
-    assert column.changes == {"hidden": 512, "epochs": 25}
+    (benchmark,) = find_benchmarks(["glyphs-light"], None, None)
+    assert benchmark.changes == {"hidden": 512, "epochs": 25}
 
 
 def test_two_datasets_of_one_name_would_overwrite_each_other_and_are_refused(zoo, tmp_path):
     for name in ("a.npz", "b.npz"):
         save_bundle(zoo, tmp_path / name)
     with pytest.raises(ConfigError, match="two of the datasets are called 'synthetic'"):
-        find_columns([str(tmp_path / "a.npz"), str(tmp_path / "b.npz")], None, None)
+        find_benchmarks([str(tmp_path / "a.npz"), str(tmp_path / "b.npz")], None, None)
 
 
-def test_a_dataset_that_is_named_twice_is_one_column():
-    assert len(find_columns(["CUB", "CUB"], None, None)) == 1
+def test_a_dataset_that_is_named_twice_is_one_benchmark():
+    assert len(find_benchmarks(["CUB", "CUB"], None, None)) == 1
 
 
 def test_a_name_that_is_no_dataset_is_an_error():
     with pytest.raises(DataError, match="no such dataset"):
-        find_columns(["nowhere.npz2"], None, None)
+        find_benchmarks(["nowhere.npz2"], None, None)

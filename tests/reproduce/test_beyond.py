@@ -1,27 +1,15 @@
 """The ablations beyond the paper, on a tiny dataset."""
 
-import contextlib
-from dataclasses import replace
-
 import pytest
 
-from classnorm.data import SyntheticConfig, synthetic
-from classnorm.experiments.engine import Engine
-from classnorm.reproduce.benchmarks import Column
 from classnorm.reproduce.beyond import beyond
-from classnorm.reproduce.reproduction import Effort, Workshop
 from classnorm.results.run_folder import find_results
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    data = synthetic(SyntheticConfig(classes=20, unseen=5, rows=400, features=16, attributes=12, noise=0.5))
-    column = Column("tiny", "tiny", "simulated", changes={"hidden": 16, "epochs": 2}, loaded=replace(data, name="tiny"))
-    folder = tmp_path_factory.mktemp("beyond")
-    workshop = Workshop(
-        [column], Effort(seeds=1, shorten=50), Engine(jobs=1), folder, lambda what: contextlib.nullcontext()
-    )
-    return beyond(workshop), find_results([folder / "runs"])
+def made(reproduce, tiny, tmp_path_factory):
+    reproduction = reproduce(tmp_path_factory.mktemp("beyond"), tiny, seeds=1, shorten=50)
+    return beyond(reproduction), find_results([reproduction.runs])
 
 
 def test_each_row_leaves_out_one_part_of_the_whole(made):

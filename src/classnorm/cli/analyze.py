@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-import numpy as np
 import tyro
 
-from classnorm import analysis
+from classnorm.analysis import attribute_statistics
 from classnorm.analysis.advice import attribute_advice, smoothness_advice, variance_advice
 from classnorm.cli.console import notice, print_json, print_table, stage_progress
 from classnorm.cli.flags import as_flags
 from classnorm.cli.options import DataOptions, OutputOptions, parse
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
+from classnorm.experiments.diagnoses.attribute_distribution import correlations, histograms, normality
+from classnorm.experiments.diagnoses.diagnosis import Diagnosis, diagnose
+from classnorm.experiments.diagnoses.logit_variance import variance_artifact, variance_tasks
+from classnorm.experiments.diagnoses.loss_smoothness import mean_gradient_norms, smoothness_artifact, smoothness_tasks
 from classnorm.experiments.engine import Engine
 from classnorm.report.artifacts import write_artifact
 from classnorm.report.tables import rich_table
-from classnorm.reproduce.benchmarks import Column
-from classnorm.reproduce.figures import FIGURES
-from classnorm.reproduce.reproduction import Effort, Workshop
 from classnorm.results.artifact import Artifact
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,30 +37,19 @@ class Options:
     source: Annotated[DataOptions, tyro.conf.arg(name="")]
     output: Annotated[OutputOptions, tyro.conf.arg(name="")]
 
-    @property
-    def effort(self) -> Effort:
-        return Effort(seeds=1)
-
-    @property
-    def engine(self) -> Engine:
-        return Engine()
+    def diagnose(self, dataset: ZeroShotDataset, folder: Path) -> tuple[list[Artifact], list[str]]:
+        """Tables, plots and data, and advice in plain words."""
+        raise NotImplementedError
 
     def run(self, kind: str) -> None:
         dataset = self.source.load(self.data)
         out = self.out or Path("runs") / dataset.name / f"analyze-{kind}"
         for text in dataset.notices:
             notice(text, self.output.quiet)
-        workshop = Workshop(
-            [Column(dataset.name, self.data, dataset.provenance.get("features", "own"), loaded=dataset)],
-            self.effort,
-            self.engine,
-            out,
-            lambda what: stage_progress(what, self.output.quiet),
-        )
-        artifacts = [FIGURES[name].make(workshop) for name in _FIGURES[kind]]
-        advice = [as_flags(line) for line in _advice(kind, dataset, artifacts)]
+        artifacts, verdict = self.diagnose(dataset, out / "runs")
+        advice = [as_flags(line) for line in verdict]
         plots = [plot for artifact in artifacts for plot in artifact.plots]
-        own = Artifact(
+        summary = Artifact(
             f"analyze-{kind}",
             f"{dataset.name}: {kind}",
             " ".join(advice),
@@ -67,14 +58,19 @@ class Options:
             notes=artifacts[0].notes,
             data={"verdict": advice} | {artifact.name: artifact.data for artifact in artifacts},
         )
-        write_artifact(own, out)
+        write_artifact(summary, out)
         if self.output.json:
-            print_json({"dataset": dataset.name, "kind": kind, "verdict": advice, "data": own.data, "out": str(out)})
+            document = {"dataset": dataset.name, "kind": kind, "verdict": advice, "data": summary.data}
+            print_json({**document, "out": str(out)})
             return
-        for table in own.tables:
+        for table in summary.tables:
             print_table(rich_table(table))
         print("\n".join(advice))
         print(f"plots: {', '.join(str(out / f'{plot.name}.png') for plot in plots)}")
+
+    def _numbers(self, what: str, tasks: Mapping[Key, Diagnosis], folder: Path, jobs: int) -> dict[Key, Any]:
+        with stage_progress(what, self.output.quiet) as progress:
+            return diagnose(tasks, folder, Engine(jobs=jobs), progress)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,15 +88,15 @@ class Variance(Options):
     jobs: int = 0
     """Trainings at a time; 0 is one per core."""
 
-    @property
-    def effort(self) -> Effort:
-        return Effort(
-            seeds=_positive("seeds", self.seeds), variance_iterations=_positive("iterations", self.iterations)
+    def diagnose(self, dataset: ZeroShotDataset, folder: Path) -> tuple[list[Artifact], list[str]]:
+        tasks = variance_tasks(
+            _label(dataset),
+            dataset,
+            seeds=_positive("seeds", self.seeds),
+            iterations=_positive("iterations", self.iterations),
         )
-
-    @property
-    def engine(self) -> Engine:
-        return Engine(jobs=self.jobs)
+        numbers = self._numbers("variance", tasks, folder, self.jobs)
+        return [variance_artifact(numbers)], variance_advice(dataset)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,18 +118,18 @@ class Smoothness(Options):
     jobs: int = 0
     """Trainings at a time; 0 is one per core."""
 
-    @property
-    def effort(self) -> Effort:
-        return Effort(
+    def diagnose(self, dataset: ZeroShotDataset, folder: Path) -> tuple[list[Artifact], list[str]]:
+        label = _label(dataset)
+        tasks = smoothness_tasks(
+            label,
+            dataset,
             seeds=_positive("seeds", self.seeds),
-            smoothness_iterations=_positive("iterations", self.iterations),
-            smoothness_every=_positive("every", self.every),
-            smoothness_width=_positive("hidden", self.hidden),
+            iterations=_positive("iterations", self.iterations),
+            every=_positive("every", self.every),
+            width=_positive("hidden", self.hidden),
         )
-
-    @property
-    def engine(self) -> Engine:
-        return Engine(jobs=self.jobs)
+        numbers = self._numbers("smoothness", tasks, folder, self.jobs)
+        return [smoothness_artifact(numbers, self.every)], smoothness_advice(mean_gradient_norms(numbers)[label])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,30 +140,23 @@ class Attributes(Options):
       classnorm analyze attributes xlsa17/data/CUB --features res101 --attributes original_att
     """
 
+    def diagnose(self, dataset: ZeroShotDataset, folder: Path) -> tuple[list[Artifact], list[str]]:
+        statistics = attribute_statistics(dataset.descriptors)
+        artifacts = [make({dataset.name: statistics}) for make in (normality, correlations, histograms)]
+        return artifacts, attribute_advice(statistics)
+
 
 _KINDS: dict[str, type[Options]] = {"variance": Variance, "smoothness": Smoothness, "attributes": Attributes}
-_FIGURES = {
-    "variance": ("variance",),
-    "smoothness": ("smoothness",),
-    "attributes": ("normality", "correlations", "histograms"),
-}
+
+
+def _label(dataset: ZeroShotDataset) -> str:
+    return f"{dataset.name} ({dataset.provenance.get('features', 'own')})"
 
 
 def _positive(name: str, value: int) -> int:
     if value < 1:
         raise ConfigError(f"--{name} is {value}; it must be at least 1")
     return value
-
-
-def _advice(kind: str, dataset: ZeroShotDataset, artifacts: Sequence[Artifact]) -> list[str]:
-    if kind == "variance":
-        return variance_advice(dataset)[0]
-    if kind == "attributes":
-        return attribute_advice(analysis.attribute_statistics(dataset.descriptors))
-    norms: dict[str, list[float]] = {}
-    for key, values in artifacts[0].data["smoothness"].items():
-        norms.setdefault(key.split(" | ")[1], []).append(float(np.mean(values)))
-    return smoothness_advice(norms)
 
 
 def main(arguments: Sequence[str], program: str) -> None:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from classnorm.cli.console import notice, print_json, print_table, stage_progress
+from classnorm.cli.console import notice, print_json, print_table, progress_display
 from classnorm.cli.options import OutputOptions, parse
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.experiments.engine import Engine
 from classnorm.files import replacing, write_text
+from classnorm.progress import Announce
 from classnorm.report.artifacts import markdown_page, reproduction_page, verdict_table, write_artifact
 from classnorm.report.tables import rich_table
-from classnorm.reproduce.benchmarks import EMBEDDED, find_columns
+from classnorm.reproduce.benchmarks import EMBEDDED, find_benchmarks
 from classnorm.reproduce.catalog import CATALOG
-from classnorm.reproduce.published import BENCHMARKS
-from classnorm.reproduce.reproduction import QUICK, Effort, Workshop
+from classnorm.reproduce.published import PAPER_BENCHMARKS
+from classnorm.reproduce.reproduction import QUICK, Effort, Reproduction
 from classnorm.results.artifact import Artifact
 
 _TITLE = "Class Normalization for (Continual)? Generalized Zero-Shot Learning: the paper, regenerated"
@@ -74,13 +74,15 @@ class Reproduce:
             if name not in CATALOG and name != "all":
                 raise unknown_name("table or figure", name, ["all", "list", *CATALOG])
         names = list(CATALOG) if "all" in self.names else list(dict.fromkeys(self.names))
-        workshop = self._workshop()
         artifacts = []
-        for name in names:
-            artifact = CATALOG[name].make(workshop)
-            write_artifact(artifact, self.out / name)
-            artifacts.append(artifact)
-            if not self.output.json:
+        with progress_display(self.output.quiet) as announce:
+            reproduction = self._reproduction(announce)
+            for name in names:
+                artifact = CATALOG[name].make(reproduction)
+                write_artifact(artifact, self.out / name)
+                artifacts.append(artifact)
+        if not self.output.json:
+            for artifact in artifacts:
                 _print(artifact)
         made = self._everything()
         write_text(self.out / "index.html", reproduction_page(made, _TITLE, self._introduction()))
@@ -100,7 +102,7 @@ class Reproduce:
         for name, kind, title in rows:
             print(f"{name:24s}{kind:8s}{title}")
 
-    def _workshop(self) -> Workshop:
+    def _reproduction(self, announce: Announce) -> Reproduction:
         effort = QUICK if self.quick else Effort()
         if self.seeds is not None:
             if self.seeds < 1:
@@ -110,14 +112,13 @@ class Reproduce:
             if self.epochs < 1:
                 raise ConfigError(f"--epochs is {self.epochs}; it must be at least 1")
             effort = dataclasses.replace(effort, changes={**effort.changes, "epochs": self.epochs})
-        columns = find_columns(self.data or (*BENCHMARKS, EMBEDDED), self.data_root, self.features)
-        for column in columns:
-            if column.missing:
-                notice(column.missing, self.output.quiet)
-        if all(column.missing for column in columns):
+        benchmarks = find_benchmarks(self.data or (*PAPER_BENCHMARKS, EMBEDDED), self.data_root, self.features)
+        reproduction = Reproduction(benchmarks, effort, self.engine, self.out, announce, self.image_split)
+        for text in reproduction.missing:
+            notice(text, self.output.quiet)
+        if not reproduction.available:
             raise ConfigError("none of the datasets is at hand; add glyphs-light to --data, which needs no file")
-        show = partial(stage_progress, quiet=self.output.quiet)
-        return Workshop(columns, effort, self.engine, self.out, show, self.image_split)
+        return reproduction
 
     def _everything(self) -> list[Artifact]:
         """All that was made in the folder, now or before."""

@@ -1,7 +1,8 @@
-"""The columns of the tables: the paper's datasets as far as they are at hand, and the embedded one."""
+"""Benchmarks, the columns of the tables: the paper's datasets, the embedded one, and any other."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,25 +11,25 @@ from typing import Any
 
 from classnorm.data import ZeroShotDataset, load
 from classnorm.errors import ConfigError, DataError
-from classnorm.reproduce.published import BENCHMARKS
+from classnorm.reproduce.published import PAPER_BENCHMARKS
 
-__all__ = ["EMBEDDED", "Column", "find_columns"]
+__all__ = ["EMBEDDED", "Benchmark", "find_benchmarks"]
 
 EMBEDDED = "glyphs-light"
 _LIGHT: dict[str, Any] = {"hidden": 512, "epochs": 25}
-"""Settings for the embedded dataset, whose rows are few: those of `make run`."""
+"""Settings for the embedded dataset, which is small: those of `make run`."""
 
 
 @dataclass(frozen=True)
-class Column:
-    """A dataset, or where it would have to be."""
+class Benchmark:
+    """A dataset, or a note that it is missing."""
 
     name: str
     source: str | Path
     features: str = ""
-    """Feature file of a GBU folder; empty if there is none."""
+    """Feature file of a GBU folder; empty for other sources."""
     missing: str = ""
-    """How to get it, if it is not at hand."""
+    """How to get the dataset; empty if it is available."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings for this dataset."""
     loaded: ZeroShotDataset | None = None
@@ -39,59 +40,60 @@ class Column:
 
     @property
     def label(self) -> str:
-        """The name with its features: figures of different features are never set side by side without."""
+        """The name with its features, since scores of different features are not comparable."""
         return f"{self.name} ({self.features or self.dataset.provenance.get('features', 'own features')})"
 
     @property
     def attributes(self) -> Path | None:
-        """The GBU folder with its attributes, which may be there without features."""
+        """The GBU folder with the attributes, which may be available without features."""
         return self.source if isinstance(self.source, Path) and (self.source / "att_splits.mat").is_file() else None
 
     @property
     def folder(self) -> Path | None:
-        """Its GBU folder, if it is in one."""
+        """The GBU folder, if the dataset is in one."""
         return self.source if isinstance(self.source, Path) and self.source.is_dir() else None
 
 
-def find_columns(names: Sequence[str], data_root: Path | None, features: str | None) -> list[Column]:
-    """A column for each name: a benchmark below `data_root`, or any other dataset."""
+def find_benchmarks(names: Sequence[str], data_root: Path | None, features: str | None) -> list[Benchmark]:
+    """A benchmark for each name: a dataset of the paper below `data_root`, or any other that `data.load` takes."""
     if data_root is not None and not data_root.is_dir():
-        raise DataError(f"{data_root}: no such folder; --data-root holds CUB/att_splits.mat and so on")
-    columns = [
-        _benchmark(name, data_root, features) if name in BENCHMARKS else _other(name, features)
+        raise DataError(f"{data_root}: no such folder; `data_root` holds CUB/att_splits.mat and so on")
+    benchmarks = [
+        _paper_benchmark(name, data_root, features) if name in PAPER_BENCHMARKS else _other(name, features)
         for name in dict.fromkeys(names)
     ]
-    found = [column.name for column in columns]
-    twice = [name for name in found if found.count(name) > 1]
-    if twice:
-        raise ConfigError(f"two of the datasets are called {twice[0]!r}; give them one at a time")
-    return columns
+    repeated = [name for name, count in Counter(benchmark.name for benchmark in benchmarks).items() if count > 1]
+    if repeated:
+        raise ConfigError(f"two of the datasets are called {repeated[0]!r}; give them one at a time")
+    return benchmarks
 
 
-def _other(name: str, features: str | None) -> Column:
+def _other(name: str, features: str | None) -> Benchmark:
     path = Path(name)
     if name.startswith("glyphs"):
-        return Column(name, path if path.exists() else name, changes=_LIGHT)
+        return Benchmark(name, path if path.exists() else name, changes=_LIGHT)
     which = _feature_file(path, features) if path.is_dir() else ""
-    column = Column(name, path if path.exists() else name, which)
-    return replace(column, name=column.dataset.name, loaded=column.dataset)
+    benchmark = Benchmark(name, path if path.exists() else name, which)
+    return replace(benchmark, name=benchmark.dataset.name, loaded=benchmark.dataset)
 
 
 def _feature_file(folder: Path, features: str | None) -> str:
-    """The one that is asked for, or res101, or the one that is there."""
-    found = sorted(file.stem for file in folder.glob("*.mat") if file.stem != "att_splits")
-    return features or (found[0] if found and "res101" not in found else "res101")
+    """The requested file, res101, or the first one in the folder."""
+    names = sorted(file.stem for file in folder.glob("*.mat") if file.stem != "att_splits")
+    return features or (names[0] if names and "res101" not in names else "res101")
 
 
-def _benchmark(name: str, data_root: Path | None, features: str | None) -> Column:
+def _paper_benchmark(name: str, data_root: Path | None, features: str | None) -> Benchmark:
     if data_root is None:
         wanted = features or "res101"
-        return Column(name, name, missing=f"{name}: give --data-root DIR with DIR/{name}/{{att_splits,{wanted}}}.mat")
+        return Benchmark(
+            name, name, missing=f"{name}: give `data_root=DIR` with DIR/{name}/{{att_splits,{wanted}}}.mat"
+        )
     folder = data_root / name
     wanted = _feature_file(folder, features)
     if (folder / f"{wanted}.mat").is_file() and (folder / "att_splits.mat").is_file():
-        return Column(name, folder, wanted)
+        return Benchmark(name, folder, wanted)
     what = "att_splits.mat and " if not (folder / "att_splits.mat").is_file() else ""
-    return Column(
+    return Benchmark(
         name, folder, missing=f"{name}: put {what}{wanted}.mat (features and labels in GBU's layout) into {folder}"
     )

@@ -10,7 +10,8 @@ from classnorm.reproduce.beyond import beyond
 from classnorm.reproduce.czsl import czsl_curves, czsl_table
 from classnorm.reproduce.figures import FIGURES
 from classnorm.reproduce.leaderboard import leaderboard
-from classnorm.reproduce.reproduction import Workshop, table_artifact
+from classnorm.reproduce.paper_table import table_artifact
+from classnorm.reproduce.reproduction import Reproduction
 from classnorm.reproduce.settings import hyperparameters, training_time
 from classnorm.reproduce.table_specs import TABLES
 from classnorm.results.artifact import Artifact
@@ -22,7 +23,7 @@ __all__ = ["CATALOG", "Item"]
 class Item:
     kind: str
     title: str
-    make: Callable[[Workshop], Artifact]
+    make: Callable[[Reproduction], Artifact]
 
 
 CATALOG: dict[str, Item] = {

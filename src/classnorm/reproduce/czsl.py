@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-import numpy as np
-
 from classnorm.continual import TaskStream, configure, read_image_split
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import TrainingError
@@ -20,11 +18,11 @@ from classnorm.experiments.streams import (
     read_scores,
     validated,
 )
-from classnorm.reproduce.benchmarks import Column
-from classnorm.reproduce.published import published, published_columns
-from classnorm.reproduce.reproduction import Workshop
+from classnorm.reproduce.benchmarks import Benchmark
+from classnorm.reproduce.published import published_table
+from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact, Plot, Series, Table
-from classnorm.results.numbers import mean_text
+from classnorm.results.numbers import mean, mean_text, number_text, signed
 from classnorm.results.verdicts import Verdict, judge_difference
 
 __all__ = ["ARMS", "Arm", "czsl_curves", "czsl_table"]
@@ -63,44 +61,48 @@ ARMS = (
     *_pair("LwF", "lwf"),
     Arm("Analytic (ours)", "analytic", None),
 )
-"""The paper's five methods, two more that users compare with, and our own."""
+"""The paper's five methods, two more baselines, and our own."""
 
 _COMPARED = "sequential"  # the strategy on which the selection scores are compared
 
 Runs = dict[tuple[str, Protocol], list[dict[str, Any]]]
 """(arm, protocol) → a result per seed."""
 Choices = dict[str, list[Chosen]]
-"""Arm → what the validation sequence of each seed chose."""
+"""Arm → the choice of each seed's validation sequence."""
 
 
-def _stream_data(workshop: Workshop, column: Column) -> ZeroShotDataset:
-    if workshop.image_split is None or column.name != "CUB":
-        return column.dataset
-    return replace(column.dataset, is_train=read_image_split(workshop.image_split, column.dataset.image_files))
+def _stream_data(reproduction: Reproduction, benchmark: Benchmark) -> ZeroShotDataset:
+    if reproduction.image_split is None or benchmark.name != "CUB":
+        return benchmark.dataset
+    return replace(
+        benchmark.dataset, is_train=read_image_split(reproduction.image_split, benchmark.dataset.image_files)
+    )
 
 
-def _experiments(workshop: Workshop, dataset: ZeroShotDataset, arm: Arm) -> list[ContinualExperiment]:
+def _experiments(reproduction: Reproduction, dataset: ZeroShotDataset, arm: Arm) -> list[ContinualExperiment]:
     """One per seed, with the published settings."""
-    found = []
-    for seed in range(workshop.effort.seeds):
+    experiments = []
+    for seed in range(reproduction.effort.seeds):
         changes: dict[str, Any] = {}
         if arm.class_norm is not None:
-            changes = {"class_norm": arm.class_norm, "epochs": workshop.effort.stream_epochs}
+            changes = {"class_norm": arm.class_norm, "epochs": reproduction.effort.stream_epochs}
         config = configure(TaskStream.make(dataset, None, seed), arm.strategy, **changes)
-        found.append(ContinualExperiment(dataset, arm.strategy, config, seed, part=(VALIDATION_TASKS, None)))
-    return found
+        experiments.append(ContinualExperiment(dataset, arm.strategy, config, seed, part=(VALIDATION_TASKS, None)))
+    return experiments
 
 
-def _run(workshop: Workshop, column: Column) -> tuple[Runs, Choices]:
-    """Every arm under both protocols, on the tasks that no validation has used."""
-    dataset = _stream_data(workshop, column)
-    experiments = {arm.label: _experiments(workshop, dataset, arm) for arm in ARMS}
+def _run(reproduction: Reproduction, benchmark: Benchmark) -> tuple[Runs, Choices]:
+    """Run every arm under both protocols, on the tasks after the validation sequence."""
+    dataset = _stream_data(reproduction, benchmark)
+    experiments = {arm.label: _experiments(reproduction, dataset, arm) for arm in ARMS}
     flat = [experiment for group in experiments.values() for experiment in group]
-    with workshop.progress(f"{column.name}: validation sequences") as progress:
-        tuned = iter(validated(flat, workshop.folder / "runs", workshop.engine, progress=progress))
+    progress = reproduction.announce(f"{benchmark.name}: validation sequences")
+    tuned = iter(validated(flat, reproduction.runs, reproduction.engine, progress=progress))
     choices = {label: [next(tuned) for _ in group] for label, group in experiments.items()}
     chosen = {label: [choice.experiment for choice in group] for label, group in choices.items()}
-    finished = _finished(workshop, column, [*flat, *(experiment for group in chosen.values() for experiment in group)])
+    finished = _finished(
+        reproduction, benchmark, [*flat, *(experiment for group in chosen.values() for experiment in group)]
+    )
     runs: Runs = {}
     for label in experiments:
         runs[label, "published"] = [finished[experiment.name] for experiment in experiments[label]]
@@ -108,19 +110,21 @@ def _run(workshop: Workshop, column: Column) -> tuple[Runs, Choices]:
     return runs, choices
 
 
-def _finished(workshop: Workshop, column: Column, experiments: Sequence[ContinualExperiment]) -> dict[str, Any]:
+def _finished(
+    reproduction: Reproduction, benchmark: Benchmark, experiments: Sequence[ContinualExperiment]
+) -> dict[str, Any]:
     """The result of each, by name."""
-    failed = workshop.run(f"{column.name}: streams", experiments)
+    failed = reproduction.run(f"{benchmark.name}: streams", experiments)
     if failed:
-        raise TrainingError(f"{column.name}: {next(iter(failed.values())).message}")
-    return {experiment.name: read_scores(workshop.folder / "runs" / experiment.name) for experiment in experiments}
+        raise TrainingError(f"{benchmark.name}: {next(iter(failed.values())).message}")
+    return {experiment.name: read_scores(reproduction.runs / experiment.name) for experiment in experiments}
 
 
 def _values(runs: Sequence[Mapping[str, Any]], score: str) -> list[float]:
     return [float(run["scores"][score]) for run in runs]
 
 
-_SAYS = (
+_CONCLUSION = (
     "Class normalization improves every continual method, mH by 30 to 50 %, and makes them forget less (except where "
     "there is little to forget)."
 )
@@ -130,55 +134,56 @@ _PROTOCOLS: dict[Protocol, str] = {
 }
 
 
-def czsl_table(workshop: Workshop) -> Artifact:
+def czsl_table(reproduction: Reproduction) -> Artifact:
     tables, verdicts, notes, data = [], [], list(_NOTES), {}
-    for column in workshop.at_hand:
-        runs, choices = _run(workshop, column)
+    for benchmark in reproduction.available:
+        runs, choices = _run(reproduction, benchmark)
         for protocol, words in _PROTOCOLS.items():
-            tables.append(_table(column, protocol, words, runs, choices if protocol == "tuned" else None))
-            verdicts += _verdicts(column, protocol, runs)
-        tables.append(_selection_table(workshop, column))
-        notes += _edge_notes(column, choices)
-        data[column.label] = {" | ".join(key): [run["scores"] for run in group] for key, group in runs.items()}
-    columns = published_columns("czsl-table")
-    theirs = [[row.label, *(row.cells[c] for c in columns)] for row in published("czsl-table").values()]
-    tables.append(Table.of("The paper's figures (ResNet-18 trained along)", ["published", *columns], theirs))
+            tables.append(_table(benchmark, protocol, words, runs, choices if protocol == "tuned" else None))
+            verdicts += _verdicts(benchmark, protocol, runs)
+        tables.append(_selection_table(reproduction, benchmark))
+        notes += _edge_notes(benchmark, choices)
+        data[benchmark.label] = {" | ".join(key): [run["scores"] for run in group] for key, group in runs.items()}
+    tables.append(published_table("czsl-table", "The paper's figures (ResNet-18 trained along)"))
     return Artifact(
         "czsl-table",
         "Continual zero-shot learning",
-        _SAYS,
+        _CONCLUSION,
         tables=tables,
         verdicts=verdicts,
-        notes=[*notes, *(column.missing for column in workshop.columns if column.missing)],
+        notes=[*notes, *reproduction.missing],
         data=data,
     )
 
 
-def _selection_table(workshop: Workshop, column: Column) -> Table:
-    """What each selection score picks from the same trials, and what that gives on the tasks that are left."""
-    dataset, body = _stream_data(workshop, column), []
+def _selection_table(reproduction: Reproduction, benchmark: Benchmark) -> Table:
+    """What each selection score chooses from the same trials, and its scores on the remaining tasks."""
+    dataset, body = _stream_data(reproduction, benchmark), []
     for arm in (arm for arm in ARMS if arm.strategy == _COMPARED):
-        experiments = _experiments(workshop, dataset, arm)
+        experiments = _experiments(reproduction, dataset, arm)
         for score in get_args(Selection):
-            with workshop.progress(f"{column.name}: {arm.label} by {score}") as progress:
-                root = workshop.folder / "runs"
-                chosen = validated(experiments, root, workshop.engine, score=score, progress=progress)
-            finished = _finished(workshop, column, [choice.experiment for choice in chosen])
+            progress = reproduction.announce(f"{benchmark.name}: {arm.label} by {score}")
+            chosen = validated(experiments, reproduction.runs, reproduction.engine, score=score, progress=progress)
+            finished = _finished(reproduction, benchmark, [choice.experiment for choice in chosen])
             runs = [finished[choice.experiment.name] for choice in chosen]
             body.append([arm.label, score, *(_cell(runs, s) for s in SCORES), "; ".join(map(str, chosen))])
-    title = f"{column.label}: the score by which the validation sequence chooses"
+    title = f"{benchmark.label}: the score by which the validation sequence chooses"
     return Table.of(title, ["method", "chosen by", *SCORES, "chosen, seed by seed"], body)
 
 
-def _edge_notes(column: Column, choices: Choices) -> list[str]:
-    """Choices at an edge of what was tried: a wider grid might have found better."""
-    found = [
+def _edge_notes(benchmark: Benchmark, choices: Choices) -> list[str]:
+    """Choices at an edge of the grid: a wider grid may contain a better one."""
+    choices_at_edges = [
         f"{label} ({', '.join(f'{name} {choice.settings[name]:g}' for name in choice.edges)}, seed {number})"
         for label, group in choices.items()
         for number, choice in enumerate(group)
         if choice.edges
     ]
-    return [f"{column.label}: chosen at an edge of the grid: {', '.join(found)}."] if found else []
+    return (
+        [f"{benchmark.label}: chosen at an edge of the grid: {', '.join(choices_at_edges)}."]
+        if choices_at_edges
+        else []
+    )
 
 
 _NOTES = (
@@ -189,7 +194,7 @@ _NOTES = (
 )
 
 
-def _table(column: Column, protocol: Protocol, words: str, runs: Runs, choices: Choices | None) -> Table:
+def _table(benchmark: Benchmark, protocol: Protocol, words: str, runs: Runs, choices: Choices | None) -> Table:
     body = []
     for arm in ARMS:
         group = runs[arm.label, protocol]
@@ -202,7 +207,7 @@ def _table(column: Column, protocol: Protocol, words: str, runs: Runs, choices: 
         body.append(cells)
     split = runs[ARMS[0].label, protocol][0]["stream"]["image_split"]
     more = ["mH with bias", "chosen, seed by seed"] if choices is not None else []
-    return Table.of(f"{column.label}, {split} image split: {words}", ["method", *SCORES, *more], body)
+    return Table.of(f"{benchmark.label}, {split} image split: {words}", ["method", *SCORES, *more], body)
 
 
 def _cell(runs: Sequence[Mapping[str, Any]], score: str) -> str:
@@ -210,9 +215,10 @@ def _cell(runs: Sequence[Mapping[str, Any]], score: str) -> str:
 
 
 def _change(runs: Sequence[Mapping[str, Any]], plain: Sequence[Mapping[str, Any]], score: str) -> str:
-    """Relative to the arm without CN; nothing where that is next to 0."""
-    mean, base = float(np.mean(_values(runs, score))), float(np.mean(_values(plain, score)))
-    return f" ({100 * (mean - base) / abs(base):+.0f} %)".replace("-", "−") if abs(base) > 0.005 else ""
+    """Relative to the arm without CN; empty where that is close to 0."""
+    base = mean(_values(plain, score))
+    change = 100 * (mean(_values(runs, score)) - base) / abs(base) if abs(base) > 0.005 else None
+    return "" if change is None else f" ({signed(change, 0)} %)"
 
 
 def _biased(runs: Sequence[Mapping[str, Any]], chosen: Sequence[Chosen]) -> str:
@@ -222,32 +228,31 @@ def _biased(runs: Sequence[Mapping[str, Any]], chosen: Sequence[Chosen]) -> str:
     return mean_text([c["harmonic"][c["value"].index(choice.best_bias)] for c, choice in pairs], 1)
 
 
-def _verdicts(column: Column, protocol: Protocol, runs: Runs) -> list[Verdict]:
-    found = []
+def _verdicts(benchmark: Benchmark, protocol: Protocol, runs: Runs) -> list[Verdict]:
+    verdicts = []
     for arm in ARMS:
         if not arm.class_norm or not arm.published:
             continue
         cn, plain = runs[arm.label, protocol], runs[arm.model, protocol]
         new, old = _values(cn, "mH"), _values(plain, "mH")
-        margin = _LIFT * float(np.mean(old))
-        found.append(
+        verdicts.append(
             Verdict(
                 f"{protocol}: CN lifts {arm.model}'s mH (by {100 * _LIFT:.0f} %)",
-                column.label,
-                f"{np.mean(old):.1f} → {np.mean(new):.1f} ({100 * (np.mean(new) / np.mean(old) - 1):+.0f} %)",
-                judge_difference(new, old, margin),
+                benchmark.label,
+                f"{number_text(mean(old))} → {number_text(mean(new))}{_change(cn, plain, 'mH')}",
+                judge_difference(new, old, _LIFT * mean(old)),
             )
         )
         less, more = _values(cn, "forgetting"), _values(plain, "forgetting")
-        found.append(
+        verdicts.append(
             Verdict(
                 f"{protocol}: CN lowers {arm.model}'s forgetting",
-                column.label,
-                f"{np.mean(more):.2f} → {np.mean(less):.2f}",
+                benchmark.label,
+                f"{number_text(mean(more), 2)} → {number_text(mean(less), 2)}",
                 judge_difference(more, less, 0.0),
             )
         )
-    return found
+    return verdicts
 
 
 _CURVES = {
@@ -260,28 +265,26 @@ _CURVES = {
 }
 
 
-def czsl_curves(workshop: Workshop) -> Artifact:
+def czsl_curves(reproduction: Reproduction) -> Artifact:
     plots = []
-    for number, column in enumerate(workshop.at_hand):
-        runs, _ = _run(workshop, column)
+    for number, benchmark in enumerate(reproduction.available):
+        runs, _ = _run(reproduction, benchmark)
         for score, label in _CURVES.items():
-            series = []
-            for arm in ARMS:
-                steps = [[step[score] for step in run["per_task"]] for run in runs[arm.label, "tuned"]]
-                points = [
-                    (t + 1.0, float(np.mean(values)))
-                    for t, values in enumerate(zip(*steps, strict=True))
-                    if None not in values
-                ]
-                x, y = zip(*points, strict=True)
-                variant = "+ CN" if arm.class_norm else "plain"
-                series.append(Series(arm.label, arm.model, list(x), [round(v, 4) for v in y], variant=variant))
-            title = f"{column.label}: {label} after each task"
+            series = [_curve(arm, runs[arm.label, "tuned"], score) for arm in ARMS]
+            title = f"{benchmark.label}: {label} after each task"
             plots.append(Plot(f"czsl-{score}-{number}", "lines", title, "task", label, series))
     return Artifact(
         "czsl-curves",
         "Continual zero-shot learning, task by task",
         "Class normalization improves the curves of all methods, at some steps beyond the plain multi-task model.",
         plots=plots,
-        notes=[*_NOTES, *(column.missing for column in workshop.columns if column.missing)],
+        notes=[*_NOTES, *reproduction.missing],
     )
+
+
+def _curve(arm: Arm, runs: Sequence[Mapping[str, Any]], score: str) -> Series:
+    """The mean over seeds after each task at which the score is defined."""
+    tasks = enumerate(zip(*([step[score] for step in run["per_task"]] for run in runs), strict=True), start=1)
+    points = {float(task): round(mean(values), 4) for task, values in tasks if None not in values}
+    variant = "+ CN" if arm.class_norm else "plain"
+    return Series(arm.label, arm.model, list(points), list(points.values()), variant=variant)

@@ -7,21 +7,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from classnorm.errors import TrainingError
 from classnorm.experiments.experiment import Experiment
 from classnorm.experiments.search import SearchConfig, search
 from classnorm.files import write_json
 from classnorm.methods import METHODS, method_named
-from classnorm.reproduce.benchmarks import Column
-from classnorm.reproduce.reproduction import Workshop
+from classnorm.reproduce.benchmarks import Benchmark
+from classnorm.reproduce.claims import harmonic_verdict
+from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, ranks
-from classnorm.results.numbers import mean_text, signed
+from classnorm.results.numbers import mean, mean_text, number_text
 from classnorm.results.run_folder import Result
-from classnorm.results.verdicts import Verdict, judge_bounds, judge_difference
+from classnorm.results.verdicts import Verdict, judge_bounds
 
-__all__ = ["ENTRIES", "Entry", "leaderboard"]
+__all__ = ["ENTRIES", "Entry", "entries", "leaderboard"]
 
 _SPLITS = 2
 _FEW = 3  # trials of the methods that take a minute or so a fit, the recipe first
@@ -29,16 +28,16 @@ _FEW = 3  # trials of the methods that take a minute or so a fit, the recipe fir
 
 @dataclass(frozen=True)
 class Entry:
-    """A method, or a version of it, that takes part."""
+    """A method on the leaderboard."""
 
     label: str
     method: str
     recipe: str = "reference"
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that the search leaves alone."""
+    """Settings that are not searched."""
     trials: int = 8
     seeds: int | None = None
-    """Fewer seeds than the others, for a method that takes long."""
+    """Upper limit of the seeds, for a slow method."""
 
 
 ENTRIES = (
@@ -62,15 +61,21 @@ ENTRIES = (
 )
 
 
-def leaderboard(workshop: Workshop) -> Artifact:
-    """Search, train and score every method on every dataset at hand."""
+def entries() -> list[Entry]:
+    """Every method, those of plug-ins under their own names."""
+    known = {entry.method for entry in ENTRIES}
+    return [*ENTRIES, *(Entry(name, name) for name in METHODS if name not in known)]
+
+
+def leaderboard(reproduction: Reproduction) -> Artifact:
+    """Search, train and score every method on every available benchmark."""
     tables, plots, verdicts, data = [], [], [], {}
-    for number, column in enumerate(workshop.at_hand):
-        results = {entry.label: _entry(workshop, column, entry) for entry in ENTRIES if entry.method in METHODS}
-        tables.append(_table(column, results))
-        plots.append(_plot(number, column, results))
-        verdicts += _verdicts(column, results)
-        data[column.label] = {
+    for number, benchmark in enumerate(reproduction.available):
+        results = {entry.label: _entry(reproduction, benchmark, entry) for entry in entries()}
+        tables.append(_table(benchmark, results))
+        plots.append(_plot(number, benchmark, results))
+        verdicts += _verdicts(benchmark, results)
+        data[benchmark.label] = {
             label: {
                 "scores": [r.document["scores"] for r in runs],
                 "train_seconds": [r.document["train_seconds"] for r in runs],
@@ -79,7 +84,7 @@ def leaderboard(workshop: Workshop) -> Artifact:
             }
             for label, runs in results.items()
         }
-    trials = ", ".join(f"{e.label} {min(e.trials, workshop.effort.search_trials)}" for e in ENTRIES)
+    trials = ", ".join(f"{e.label} {min(e.trials, reproduction.effort.search_trials)}" for e in entries())
     return Artifact(
         "leaderboard",
         "Leaderboard: every method, one protocol",
@@ -92,104 +97,96 @@ def leaderboard(workshop: Workshop) -> Artifact:
             f"recipe of each method; trials: {trials}. The calibration of the seen scores was chosen there. The "
             "winner was trained on all training rows and scored once. Seconds are those of the final training, one "
             "thread, measured in the same run with as many others at a time as the machine has cores.",
-            *(column.missing for column in workshop.columns if column.missing),
+            *reproduction.missing,
         ],
         data=data,
     )
 
 
-def _entry(workshop: Workshop, column: Column, entry: Entry) -> list[Result]:
-    """The runs of a method's winner, one per seed."""
-    config = _winner(workshop, column, entry)
-    count = min(workshop.effort.seeds, entry.seeds or workshop.effort.seeds)
-    experiments = [Experiment(column.dataset, entry.method, entry.label, config, seed) for seed in range(count)]
-    failed = workshop.run(f"{column.name}, {entry.label}: training", experiments)
+def _entry(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -> list[Result]:
+    """Runs with the best settings of a method, one per seed."""
+    config = _search(reproduction, benchmark, entry)
+    count = min(reproduction.effort.seeds, entry.seeds or reproduction.effort.seeds)
+    experiments = [Experiment(benchmark.dataset, entry.method, entry.label, config, seed) for seed in range(count)]
+    failed = reproduction.run(f"{benchmark.name}, {entry.label}: training", experiments)
     if failed:
-        raise TrainingError(f"{column.name}, {entry.label}: {next(iter(failed.values())).message}")
-    return [Result.read(workshop.folder / "runs" / experiment.name) for experiment in experiments]
+        raise TrainingError(f"{benchmark.name}, {entry.label}: {next(iter(failed.values())).message}")
+    return [Result.read(reproduction.runs / experiment.name) for experiment in experiments]
 
 
-def _winner(workshop: Workshop, column: Column, entry: Entry) -> Any:
-    base = workshop.recipe(column, entry.method, entry.recipe).replace(**entry.fixed, calibration="validation")
+def _search(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -> Any:
+    base = reproduction.recipe(benchmark, entry.method, entry.recipe).replace(**entry.fixed, calibration="validation")
     space = {k: v for k, v in method_named(entry.method).space.items() if k not in entry.fixed}
-    if workshop.effort.shorten > 1:
+    if reproduction.effort.shorten > 1:
         space.pop("epochs", None)  # a short version stays short
-    small = workshop.changes(column, entry.method, entry.recipe)
+    small = reproduction.changes(benchmark, entry.method, entry.recipe)
     space = {name: values for name, values in space.items() if name not in small}
     settings = SearchConfig(
-        trials=min(entry.trials, workshop.effort.search_trials), batch=2, splits=_SPLITS, recipe_first=True
+        trials=min(entry.trials, reproduction.effort.search_trials), batch=2, splits=_SPLITS, recipe_first=True
     )
-    with workshop.progress(f"{column.name}, {entry.label}: search") as progress:
-        trials, best = search(
-            column.dataset, entry.method, base, space, settings, workshop.folder / "fits", workshop.engine, progress
-        )
-    path: Path = workshop.folder / "leaderboard" / "searches" / f"{column.name}-{entry.label}.json"
+    if not space:
+        return base
+    progress = reproduction.announce(f"{benchmark.name}, {entry.label}: search")
+    fits = reproduction.folder / "fits"
+    trials, best = search(benchmark.dataset, entry.method, base, space, settings, fits, reproduction.engine, progress)
+    path: Path = reproduction.folder / "leaderboard" / "searches" / f"{benchmark.name}-{entry.label}.json"
     write_json(path, {"best": best.as_dict(), "trials": [asdict(trial) for trial in trials]})
     return best
 
 
-def _mean(runs: Sequence[Result], score: str) -> float:
-    return float(np.mean([run.scores[score] for run in runs]))
+def _values(runs: Sequence[Result], score: str) -> list[float]:
+    return [run.scores[score] for run in runs]
 
 
-def _table(column: Column, results: Mapping[str, Sequence[Result]]) -> Table:
-    order = sorted(results, key=lambda label: -_mean(results[label], "harmonic"))
-    names = ("unseen", "seen", "harmonic", "zsl", "ausuc")
-    rank = {name: ranks([_mean(results[label], name) for label in order]) for name in names}
+def _seconds(runs: Sequence[Result]) -> float:
+    return mean([float(run.document["train_seconds"]) for run in runs])
+
+
+def _table(benchmark: Benchmark, results: Mapping[str, Sequence[Result]]) -> Table:
+    order = sorted(results, key=lambda label: -mean(_values(results[label], "harmonic")))
+    scores = ("unseen", "seen", "harmonic", "zsl", "ausuc")
+    places = {score: ranks([mean(_values(results[label], score)) for label in order]) for score in scores}
     body = []
     for i, label in enumerate(order):
         runs = results[label]
-        seconds = [float(run.document["train_seconds"]) for run in runs]
-        cells = [Cell(label)]
-        for name in names:
-            values = [run.scores[name] for run in runs]
-            cells.append(Cell(mean_text(values, spread=name == "harmonic"), rank[name][i]))
-        cells.append(Cell(f"{np.mean(seconds):.1f}" if np.mean(seconds) >= 1 else f"{np.mean(seconds):.2f}"))
-        cells += [Cell(f"{runs[0].document['parameters'] / 1e6:.2f}"), Cell(str(len(runs)))]
-        body.append(cells)
+        cells = [
+            Cell(mean_text(_values(runs, score), spread=score == "harmonic"), places[score][i]) for score in scores
+        ]
+        seconds = number_text(_seconds(runs), 1 if _seconds(runs) >= 1 else 2)
+        parameters = number_text(runs[0].document["parameters"] / 1e6, 2)
+        body.append([Cell(label), *cells, Cell(seconds), Cell(parameters), Cell(str(len(runs)))])
     header = ["method", "U", "S", "H", "T1", "AUSUC", "training, s", "parameters, millions", "seeds"]
-    return Table(f"{column.label}: percent, averaged over classes, mean over seeds", header, body)
+    return Table(f"{benchmark.label}: percent, averaged over classes, mean over seeds", header, body)
 
 
-def _plot(number: int, column: Column, results: Mapping[str, Sequence[Result]]) -> Plot:
+def _plot(number: int, benchmark: Benchmark, results: Mapping[str, Sequence[Result]]) -> Plot:
     points = [
-        Series(
-            label,
-            label,
-            [max(0.01, float(np.mean([float(run.document["train_seconds"]) for run in runs])))],
-            [_mean(runs, "harmonic")],
-        )
+        Series(label, label, [max(0.01, _seconds(runs))], [mean(_values(runs, "harmonic"))])
         for label, runs in results.items()
     ]
-    title = f"{column.label}: H against training time"
+    title = f"{benchmark.label}: H against training time"
     return Plot(f"leaderboard-{number}", "points", title, "training (seconds)", "H (%)", points, log_x=True)
 
 
-def _verdicts(column: Column, results: Mapping[str, Sequence[Result]]) -> list[Verdict]:
-    def harmonic(label: str) -> list[float]:
-        return [run.scores["harmonic"] for run in results[label]]
-
-    found = []
-    for label in ("RelationNet", "CVC-ZSL", "3-layer MLP"):
-        if label in results:
-            with_cn, without = harmonic(f"{label} + CN"), harmonic(label)
-            gain = signed(float(np.mean(with_cn) - np.mean(without)))
-            measured = f"H {np.mean(with_cn):.1f} against {np.mean(without):.1f}: {gain}"
-            verdict = judge_difference(with_cn, without, 0.5)
-            found.append(Verdict(f"Tuned, {label} is better with CN (by 0.5 H)", column.label, measured, verdict))
-    if "f-CLSWGAN" in results:
-        times = [
-            float(np.mean([float(run.document["train_seconds"]) for run in results[label]]))
-            for label in ("f-CLSWGAN", "3-layer MLP + CN")
-        ]
-        ours, theirs = np.mean(harmonic("3-layer MLP + CN")), np.mean(harmonic("f-CLSWGAN"))
-        found.append(
+def _verdicts(benchmark: Benchmark, results: Mapping[str, Sequence[Result]]) -> list[Verdict]:
+    harmonic = {label: _values(runs, "harmonic") for label, runs in results.items()}
+    verdicts = [
+        harmonic_verdict(
+            f"Tuned, {label} is better with CN", benchmark, harmonic[f"{label} + CN"], harmonic[label], 0.5
+        )
+        for label in ("RelationNet", "CVC-ZSL", "3-layer MLP")
+        if label in results
+    ]
+    mlp, generative = "3-layer MLP + CN", "f-CLSWGAN"
+    if generative in results:
+        slow, fast = _seconds(results[generative]), _seconds(results[mlp])
+        verdicts.append(
             Verdict(
                 "The MLP with CN trains at least 50 times faster than a generative model (f-CLSWGAN)",
-                column.label,
-                f"{times[0]:.0f} s against {times[1]:.0f} s: {times[0] / times[1]:.1f} times; "
-                f"H {ours:.1f} against {theirs:.1f}",
-                judge_bounds([times[0] / times[1]], low=50.0),
+                benchmark.label,
+                f"{slow:.0f} s against {fast:.0f} s: {slow / fast:.1f} times; "
+                f"H {number_text(mean(harmonic[mlp]))} against {number_text(mean(harmonic[generative]))}",
+                judge_bounds([slow / fast], low=50.0),
             )
         )
-    return found
+    return verdicts

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["BENCHMARKS", "FEATURES", "Published", "published", "published_columns"]
+from classnorm.results.artifact import Table
 
-BENCHMARKS = ("SUN", "CUB", "AWA1", "AWA2")
+__all__ = ["FEATURES", "PAPER_BENCHMARKS", "Published", "published", "published_columns", "published_table"]
+
+PAPER_BENCHMARKS = ("SUN", "CUB", "AWA1", "AWA2")
 FEATURES = "ResNet-101, as published"
 
 
@@ -19,7 +21,7 @@ class Published:
 
     label: str
     cells: dict[str, str]
-    """Column → what is printed there, empty where the paper has a dash."""
+    """Column → printed text, empty where the paper has a dash."""
 
     def score(self, benchmark: str, short: str) -> float | None:
         """U, S or H on a benchmark, in percent."""
@@ -29,10 +31,16 @@ class Published:
 
 @cache
 def published(table: str) -> dict[str, Published]:
-    """The rows of a table by their names."""
+    """Rows of a table by label."""
     text = files(__package__).joinpath("paper", f"{table}.csv").read_text(encoding="utf-8")
     return {row["row"]: Published(row.pop("row"), row) for row in map(dict, csv.DictReader(text.splitlines()))}
 
 
 def published_columns(table: str) -> list[str]:
     return list(next(iter(published(table).values())).cells)
+
+
+def published_table(table: str, title: str, first_column: str = "published") -> Table:
+    """A table of the paper as printed."""
+    rows = [[row.label, *(text or "–" for text in row.cells.values())] for row in published(table).values()]
+    return Table.of(title, [first_column, *published_columns(table)], rows)

@@ -1,4 +1,4 @@
-"""The paper's tables as data: rows, claims, and which of its CSV files holds the published figures."""
+"""The paper's tables as data: variants and claims."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from classnorm.reproduce.variants import (
     THREE_LAYERS,
     TWO_LAYERS,
     VANILLA,
-    Row,
+    Variant,
     with_gamma,
     without_an,
     without_tricks,
@@ -35,15 +35,15 @@ class TableSpec:
 
     name: str
     title: str
-    says: str
+    conclusion: str
     """What the paper concludes from it."""
-    rows: tuple[Row, ...]
+    variants: tuple[Variant, ...]
     claims: tuple[Claim, ...]
 
 
-_GAMMAS = {row.label: with_gamma(row) for row in (LINEAR, TWO_LAYERS, THREE_LAYERS)}
-_ASSUMPTIONS = {row.label: without_an(row) for row in (LINEAR, TWO_LAYERS, THREE_LAYERS)}
-_TRICKS = {row.label: without_tricks(row) for row in (LINEAR, TWO_LAYERS)}
+_GAMMAS = {v.label: with_gamma(v) for v in (LINEAR, TWO_LAYERS, THREE_LAYERS)}
+_ASSUMPTIONS = {v.label: without_an(v) for v in (LINEAR, TWO_LAYERS, THREE_LAYERS)}
+_TRICKS = {v.label: without_tricks(v) for v in (LINEAR, TWO_LAYERS)}
 
 _SPECS = (
     TableSpec(
@@ -77,17 +77,17 @@ _SPECS = (
         "Scale γ, dynamic normalization, other initialisations",
         "The scale γ of normalize+scale matters much; 5 is a good value. Dynamic normalization does not replace class "
         "standardization, and with standardization other initialisations come close to the proper variance.",
-        (*(row for rows in _GAMMAS.values() for row in rows), DYNAMIC, *INITIALIZED),
+        (*(v for group in _GAMMAS.values() for v in group), DYNAMIC, *INITIALIZED),
         (
             *(
-                Claim(f"{label}: γ = 5 beats γ = {gamma}", rows[2], rows[other])
-                for label, rows in _GAMMAS.items()
+                Claim(f"{label}: γ = 5 beats γ = {gamma}", group[2], group[other])
+                for label, group in _GAMMAS.items()
                 for gamma, other in ((1, 0), (20, 4))
             ),
             Claim("CN beats dynamic normalization", CN, DYNAMIC),
             *(
-                Claim(f"{row.label.split(' + ')[0]} with standardization beats the plain MLP", row, THREE_LAYERS)
-                for row in INITIALIZED
+                Claim(f"{v.label.split(' + ')[0]} with standardization beats the plain MLP", v, THREE_LAYERS)
+                for v in INITIALIZED
             ),
         ),
     ),
@@ -96,12 +96,12 @@ _SPECS = (
         "Importance of AN and NS",
         "Linear and 2-layer models need normalize+scale, and the linear one attribute normalization too; so does "
         "CVC-ZSL.",
-        (*(row for rows in _TRICKS.values() for row in rows), *CVC_TRICKS),
+        (*(v for group in _TRICKS.values() for v in group), *CVC_TRICKS),
         (
-            *(Claim(f"{label} collapses without NS", rows[0], rows[2], 10.0) for label, rows in _TRICKS.items()),
-            *(Claim(f"{label} collapses without both", rows[0], rows[3], 10.0) for label, rows in _TRICKS.items()),
+            *(Claim(f"{label} collapses without NS", group[0], group[2], 10.0) for label, group in _TRICKS.items()),
+            *(Claim(f"{label} collapses without both", group[0], group[3], 10.0) for label, group in _TRICKS.items()),
             Claim("Linear needs AN", _TRICKS["Linear"][0], _TRICKS["Linear"][1]),
-            *(Claim(f"CVC-ZSL is worse as {row.label.removeprefix('CVC-ZSL ')}", CVC, row) for row in CVC_TRICKS[1:]),
+            *(Claim(f"CVC-ZSL is worse as {v.label.removeprefix('CVC-ZSL ')}", CVC, v) for v in CVC_TRICKS[1:]),
         ),
     ),
     TableSpec(
@@ -120,8 +120,8 @@ _SPECS = (
         "Standardizing attributes without accounting for the factor 1/d_a makes results worse; accounting for it "
         "improves them noticeably. (The paper's own figures show this for the linear model; with 2 layers the factor "
         "lowers H on all four datasets, with 3 on two of them.)",
-        tuple(row for rows in _ASSUMPTIONS.values() for row in rows),
-        tuple(Claim(f"{label} -AN: 1/d_a helps", rows[2], rows[1]) for label, rows in _ASSUMPTIONS.items()),
+        tuple(v for group in _ASSUMPTIONS.values() for v in group),
+        tuple(Claim(f"{label} -AN: 1/d_a helps", group[2], group[1]) for label, group in _ASSUMPTIONS.items()),
     ),
 )
 TABLES: dict[str, TableSpec] = {spec.name: spec for spec in _SPECS}

@@ -66,11 +66,11 @@ def mean_text(values: Sequence[float], digits: int = 1, spread: bool = True) -> 
     return f"{center} ± {std(values):.{digits}f}"
 
 
-def signed(value: float) -> str:
+def signed(value: float, digits: int = 1) -> str:
     """A difference with its sign; one that rounds to zero has none.
 
-    >>> signed(2.31), signed(-0.44), signed(-0.04)
-    ('+2.3', '−0.4', '0.0')
+    >>> signed(2.31), signed(-0.44), signed(-0.04), signed(-30.2, 0)
+    ('+2.3', '−0.4', '0.0', '−30')
     """
-    text = f"{value:+.1f}".replace("-", "−")
-    return "0.0" if text in ("+0.0", "−0.0") else text
+    text = f"{value:+.{digits}f}".replace("-", "−")
+    return text if text.strip("+−0.") else text[1:]

@@ -10,14 +10,14 @@ from classnorm.reproduce.figures.formula import variance_formula
 from classnorm.reproduce.figures.scale_curves import seen_scales
 from classnorm.reproduce.figures.smoothness_curves import smoothness
 from classnorm.reproduce.figures.variance_curves import variance
-from classnorm.reproduce.reproduction import Workshop
+from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact
 
 __all__ = ["FIGURES", "FigureSpec"]
 
 
-def _spec(name: str, title: str, says: str, make: Callable[[FigureSpec, Workshop], Artifact]) -> FigureSpec:
-    spec = FigureSpec(name, title, says, lambda workshop: make(spec, workshop))
+def _spec(name: str, title: str, conclusion: str, make: Callable[[FigureSpec, Reproduction], Artifact]) -> FigureSpec:
+    spec = FigureSpec(name, title, conclusion, lambda reproduction: make(spec, reproduction))
     return spec
 
 

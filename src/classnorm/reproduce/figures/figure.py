@@ -1,23 +1,21 @@
-"""What the figures share: their data, their tasks, mean curves."""
+"""What the figures share: their datasets, and how a diagnosis becomes a figure of the paper."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, TypeVar
 
 from classnorm.data import ZeroShotDataset, simulate
-from classnorm.errors import TrainingError
-from classnorm.experiments.diagnosis import Diagnosis
-from classnorm.reproduce.benchmarks import Column
-from classnorm.reproduce.published import BENCHMARKS
-from classnorm.reproduce.reproduction import Workshop
-from classnorm.results.artifact import Artifact, Series
+from classnorm.experiments.diagnoses.diagnosis import Diagnosis, diagnose
+from classnorm.reproduce.benchmarks import Benchmark
+from classnorm.reproduce.published import PAPER_BENCHMARKS
+from classnorm.reproduce.reproduction import Reproduction
+from classnorm.results.artifact import Artifact
+from classnorm.results.verdicts import Verdict
 
-__all__ = ["FigureSpec", "Sample", "beyond", "diagnose", "mean_series", "missing", "rounded", "samples"]
+__all__ = ["FigureSpec", "Sample", "benchmarks_and_apy", "run_diagnoses", "samples"]
 
 
 @dataclass(frozen=True)
@@ -26,13 +24,25 @@ class FigureSpec:
 
     name: str
     title: str
-    says: str
-    make: Callable[[Workshop], Artifact]
+    conclusion: str
+    """What the paper concludes from it."""
+    make: Callable[[Reproduction], Artifact]
+
+    def artifact(self, diagnosis: Artifact, verdicts: Sequence[Verdict], missing: Sequence[str]) -> Artifact:
+        """A diagnosis with the paper's conclusion, verdicts, and notes on missing data."""
+        return replace(
+            diagnosis,
+            name=self.name,
+            title=self.title,
+            text=self.conclusion,
+            verdicts=list(verdicts),
+            notes=[*diagnosis.notes, *missing],
+        )
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Data for a diagnostic figure: a dataset at hand, or real attributes with simulated features."""
+    """Data for a figure: an available dataset, or real attributes with simulated features."""
 
     label: str
     dataset: ZeroShotDataset
@@ -40,51 +50,26 @@ class Sample:
     is_real: bool
 
 
-def samples(workshop: Workshop) -> Iterator[Sample]:
-    for column in workshop.columns:
-        if not column.missing:
-            yield Sample(column.label, column.dataset, workshop.effort.seeds, True)
-        elif column.attributes:
-            dataset = simulate(column.attributes)
+def samples(reproduction: Reproduction) -> Iterator[Sample]:
+    for benchmark in reproduction.benchmarks:
+        if not benchmark.missing:
+            yield Sample(benchmark.label, benchmark.dataset, reproduction.effort.seeds, True)
+        elif benchmark.attributes:
+            dataset = simulate(benchmark.attributes)
             yield Sample(dataset.name, dataset, 1, False)
 
 
-def missing(workshop: Workshop) -> list[str]:
-    return [column.missing for column in workshop.columns if column.missing]
+Key = TypeVar("Key")
 
 
-def diagnose(workshop: Workshop, what: str, tasks: Sequence[Diagnosis]) -> dict[str, Any]:
-    """The numbers of each, by name."""
-    failed = workshop.run(what, tasks)
-    if failed:
-        raise TrainingError(f"{what}: {next(iter(failed.values())).message}")
-    return {task.name: task.read(workshop.folder / "runs") for task in tasks}
+def run_diagnoses(reproduction: Reproduction, what: str, tasks: Mapping[Key, Diagnosis]) -> dict[Key, Any]:
+    """The numbers of each diagnosis."""
+    return diagnose(tasks, reproduction.runs, reproduction.engine, reproduction.announce(what))
 
 
-def mean_series(
-    label: str, model: str, variant: str, runs: Sequence[Sequence[float]], start: int = 0, step: int = 1
-) -> Series:
-    """The mean over seeds, with the range of the seeds; as long as the shortest."""
-    length = min(map(len, runs))
-    values = np.array([run[:length] for run in runs])
-    x = [float(start + step * i) for i in range(length)]
-    low, high = (None, None) if len(runs) == 1 else (values.min(axis=0), values.max(axis=0))
-    return Series(
-        label,
-        model,
-        x,
-        rounded(values.mean(axis=0)),
-        None if low is None else rounded(low),
-        None if high is None else rounded(high),
-        variant,
-    )
-
-
-def rounded(values: Any) -> list[float]:
-    return [float(f"{value:.5g}") for value in values]
-
-
-def beyond(workshop: Workshop) -> list[Column]:
-    """aPY, which the paper has in its attribute figures only."""
-    folders = {c.source.parent for c in workshop.columns if isinstance(c.source, Path) and c.name in BENCHMARKS}
-    return [Column("APY", folder / "APY", missing=f"APY: put res101.mat into {folder / 'APY'}") for folder in folders]
+def benchmarks_and_apy(reproduction: Reproduction) -> list[Benchmark]:
+    """The benchmarks, and aPY, which the paper has only in its figures of attributes."""
+    paper = [b for b in reproduction.benchmarks if isinstance(b.source, Path) and b.name in PAPER_BENCHMARKS]
+    folders = dict.fromkeys(Path(benchmark.source).parent / "APY" for benchmark in paper)
+    apy = [Benchmark("APY", folder, missing=f"APY: put res101.mat into {folder}") for folder in folders]
+    return [*reproduction.benchmarks, *apy]

@@ -2,84 +2,95 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from classnorm.analysis.seen_scales import SCALES
-from classnorm.experiments.diagnosis import Diagnosis
+from classnorm.data import Split
+from classnorm.experiments.diagnoses.curves import rounded
+from classnorm.experiments.diagnoses.diagnosis import Diagnosis
 from classnorm.methods.classnorm import reference
-from classnorm.reproduce.figures.figure import (
-    FigureSpec,
-    diagnose,
-    missing,
-    rounded,
-)
-from classnorm.reproduce.reproduction import Workshop
+from classnorm.reproduce.benchmarks import Benchmark
+from classnorm.reproduce.figures.figure import FigureSpec, run_diagnoses
+from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact, Plot, Series, Table
+from classnorm.results.numbers import mean, number_text
 from classnorm.results.verdicts import Verdict, judge_bounds
 
 __all__ = ["seen_scales"]
 
+_PAPER_SCALES = {"SUN": 0.95, "CUB": 1.0, "AWA1": 0.95, "AWA2": 0.95}
+_SCORES = {"harmonic": "H", "unseen": "U", "seen": "S"}
+_PARTS = ("validation", "test")
+_NOTE = (
+    "One training without the validation rows serves both curves: 50, 30, 5 and 5 pseudo-unseen classes for SUN, CUB, "
+    "AwA1 and AwA2 (a fifth of the seen classes elsewhere) and as many rows of the other classes are held out; on the "
+    "test set the held-out classes do not take part."
+)
 
-def seen_scales(spec: FigureSpec, workshop: Workshop) -> Artifact:
-    """U, S and H against the scale s, validation and test."""
-    columns = [c for c in workshop.at_hand if len(c.dataset.split.test_unseen) and len(c.dataset.split.test_seen)]
-    tasks = {}
-    for column in columns:
-        changes = {**column.changes, **workshop.effort.changes}
-        for seed in range(workshop.effort.seeds):
-            config = reference(column.dataset).replace(**changes)
-            tasks[column.label, seed] = Diagnosis(column.dataset, "seen-scales", config, {"seed": seed})
-    numbers = diagnose(workshop, spec.name, list(tasks.values()))
+
+def seen_scales(spec: FigureSpec, reproduction: Reproduction) -> Artifact:
+    """U, S and H against the scale s, on validation and on test."""
+    benchmarks = [b for b in reproduction.available if _has_both_sides(b.dataset.split)]
+    seeds = range(reproduction.effort.seeds)
+    tasks = {(b.label, seed): _task(reproduction, b, seed) for b in benchmarks for seed in seeds}
+    numbers = run_diagnoses(reproduction, spec.name, tasks)
     plots, verdicts, rows = [], [], []
-    for number, column in enumerate(columns):
-        runs = [numbers[tasks[column.label, seed].name] for seed in range(workshop.effort.seeds)]
-        series, best = [], {}
-        for part in ("validation", "test"):
-            for score, model in (("harmonic", "H"), ("unseen", "U"), ("seen", "S")):
-                mean = np.mean([run[part][score] for run in runs], axis=0)
-                series.append(Series(f"{model}, {part}", model, list(SCALES), rounded(mean), variant=part))
-                if score == "harmonic":
-                    best[part] = SCALES[int(mean.argmax())]
-        plots.append(
-            Plot(
-                f"seen-scales-{number}",
-                "lines",
-                f"{column.label}: scores against the seen scale",
-                "scale s: seen scores × s",
-                "accuracy (%)",
-                series,
-            )
-        )
+    for number, benchmark in enumerate(benchmarks):
+        runs = [numbers[benchmark.label, seed] for seed in seeds]
+        plots.append(_plot(number, benchmark, runs))
+        validation, test = (SCALES[int(_mean_curve(runs, part, "harmonic").argmax())] for part in _PARTS)
         gains = [max(run["test"]["harmonic"]) - run["test"]["harmonic"][SCALES.index(1.0)] for run in runs]
-        rows.append([column.label, f"{best['validation']:g}", f"{best['test']:g}", f"{np.mean(gains):.1f}"])
-        if column.name in _PAPER_SCALES:
-            wanted = _PAPER_SCALES[column.name]
-            verdicts.append(
-                Verdict(
-                    f"The best scale on validation is about {wanted:g}, as in the paper (± 0.05)",
-                    column.label,
-                    f"{best['validation']:g} on validation, {best['test']:g} on test",
-                    judge_bounds([best["validation"]], wanted - 0.05, wanted + 0.05),
-                )
-            )
+        rows.append([benchmark.label, f"{validation:g}", f"{test:g}", number_text(mean(gains))])
+        verdicts += _verdicts(benchmark, validation, test)
     header = ["data", "best s on validation", "best s on test", "what the best s would gain on test (H)"]
+    title = "Best scales, mean curves over seeds (no score of this project uses the test curve)"
     return Artifact(
         spec.name,
         spec.title,
-        spec.says,
-        tables=[
-            Table.of("Best scales, mean curves over seeds (no score of this project uses the test curve)", header, rows)
-        ],
+        spec.conclusion,
+        tables=[Table.of(title, header, rows)],
         plots=plots,
         verdicts=verdicts,
-        notes=[
-            "One training without the validation rows serves both curves: 50, 30, 5 and 5 pseudo-unseen classes for "
-            "SUN, CUB, AwA1 and AwA2 (a fifth of the seen classes elsewhere) and as many rows of the other classes are "
-            "held out; on the test set the held-out classes do not take part.",
-            *missing(workshop),
-        ],
-        data={"seen_scales": {" | ".join(map(str, key)): numbers[task.name] for key, task in tasks.items()}},
+        notes=[_NOTE, *reproduction.missing],
+        data={"seen_scales": {" | ".join(map(str, key)): curves for key, curves in numbers.items()}},
     )
 
 
-_PAPER_SCALES = {"SUN": 0.95, "CUB": 1.0, "AWA1": 0.95, "AWA2": 0.95}
+def _has_both_sides(split: Split) -> bool:
+    return len(split.test_unseen) > 0 and len(split.test_seen) > 0
+
+
+def _task(reproduction: Reproduction, benchmark: Benchmark, seed: int) -> Diagnosis:
+    config = reference(benchmark.dataset).replace(**reproduction.changes(benchmark, "classnorm", "reference"))
+    return Diagnosis(benchmark.dataset, "seen-scales", config, {"seed": seed})
+
+
+def _mean_curve(runs: Sequence[Any], part: str, score: str) -> Any:
+    return np.mean([run[part][score] for run in runs], axis=0)
+
+
+def _plot(number: int, benchmark: Benchmark, runs: Sequence[Any]) -> Plot:
+    series = [
+        Series(f"{name}, {part}", name, list(SCALES), rounded(_mean_curve(runs, part, score)), variant=part)
+        for part in _PARTS
+        for score, name in _SCORES.items()
+    ]
+    title = f"{benchmark.label}: scores against the seen scale"
+    return Plot(f"seen-scales-{number}", "lines", title, "scale s: seen scores × s", "accuracy (%)", series)
+
+
+def _verdicts(benchmark: Benchmark, validation: float, test: float) -> list[Verdict]:
+    if benchmark.name not in _PAPER_SCALES:
+        return []
+    scale = _PAPER_SCALES[benchmark.name]
+    return [
+        Verdict(
+            f"The best scale on validation is about {scale:g}, as in the paper (± 0.05)",
+            benchmark.label,
+            f"{validation:g} on validation, {test:g} on test",
+            judge_bounds([validation], scale - 0.05, scale + 0.05),
+        )
+    ]

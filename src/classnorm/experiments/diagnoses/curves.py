@@ -1,0 +1,27 @@
+"""Curves of several seeds as data for a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from classnorm.results.artifact import Series
+
+__all__ = ["mean_series", "rounded"]
+
+
+def mean_series(
+    label: str, model: str, variant: str, runs: Sequence[Sequence[float]], start: int = 0, step: int = 1
+) -> Series:
+    """The mean over seeds and the range of the seeds, as long as the shortest run."""
+    length = min(map(len, runs))
+    values = np.array([run[:length] for run in runs])
+    x = [float(start + step * i) for i in range(length)]
+    low, high = (rounded(values.min(axis=0)), rounded(values.max(axis=0))) if len(runs) > 1 else (None, None)
+    return Series(label, model, x, rounded(values.mean(axis=0)), low, high, variant)
+
+
+def rounded(values: Iterable[float]) -> list[float]:
+    """Values with 5 significant digits."""
+    return [float(f"{value:.5g}") for value in values]

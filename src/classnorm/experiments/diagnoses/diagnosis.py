@@ -1,0 +1,65 @@
+"""A diagnosis as a task of the engine: one function of `analysis` on one dataset, its numbers kept in a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from classnorm import analysis
+from classnorm.data import ZeroShotDataset
+from classnorm.errors import TrainingError
+from classnorm.experiments.engine import Engine, run_converging
+from classnorm.files import digest, write_json
+from classnorm.methods.classnorm import ClassNormConfig
+from classnorm.progress import OnProgress
+
+__all__ = ["Diagnosis", "diagnose"]
+
+_MARKER = "diagnosis.json"
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "variance": analysis.training_variance,
+    "smoothness": analysis.gradient_norms,
+    "seen-scales": analysis.seen_scale_curves,
+}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What is measured. Equal diagnoses give equal numbers."""
+
+    dataset: ZeroShotDataset
+    kind: str
+    config: ClassNormConfig
+    settings: dict[str, Any] = field(default_factory=dict)
+    marker = _MARKER
+
+    @cached_property
+    def name(self) -> str:
+        document = [self.dataset.checksum, self.kind, self.config.as_dict(), self.settings]
+        return f"{self.kind}-{digest(document)[:16]}"
+
+    def run(self, folder: Path) -> None:
+        numbers = _FUNCTIONS[self.kind](self.dataset, self.config, **self.settings)
+        write_json(folder / _MARKER, {"kind": self.kind, "dataset": self.dataset.name, "numbers": numbers})
+
+    def read(self, root: Path) -> Any:
+        """The numbers of a finished diagnosis."""
+        return json.loads((root / self.name / _MARKER).read_text(encoding="utf-8"))["numbers"]
+
+
+Key = TypeVar("Key")
+
+
+def diagnose(
+    tasks: Mapping[Key, Diagnosis], root: Path, engine: Engine, progress: OnProgress | None = None
+) -> dict[Key, Any]:
+    """Run the diagnoses that are not finished in folders below `root`, and return the numbers of all."""
+    failed = run_converging(list(tasks.values()), root, engine, progress)
+    for task in tasks.values():
+        if task.name in failed:
+            raise TrainingError(f"{task.kind}: {failed[task.name].message}")
+    return {key: task.read(root) for key, task in tasks.items()}

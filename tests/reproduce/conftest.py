@@ -1,0 +1,27 @@
+"""A small benchmark, and reproductions in one process."""
+
+from dataclasses import replace
+
+import pytest
+
+from classnorm.data import SyntheticConfig, synthetic
+from classnorm.experiments.engine import Engine
+from classnorm.reproduce.benchmarks import Benchmark
+from classnorm.reproduce.reproduction import Effort, Reproduction
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    data = synthetic(SyntheticConfig(classes=24, unseen=6, rows=480, features=16, attributes=12, noise=0.5))
+    changes = {"hidden": 16, "epochs": 2}
+    return Benchmark("tiny", "tiny", "simulated", changes=changes, loaded=replace(data, name="tiny"))
+
+
+@pytest.fixture(scope="session")
+def reproduce():
+    """Makes a reproduction in a folder, on benchmarks, with the settings of its effort."""
+
+    def make(folder, *benchmarks, **effort):
+        return Reproduction(benchmarks, Effort(**effort), Engine(jobs=1), folder, lambda stage: None)
+
+    return make

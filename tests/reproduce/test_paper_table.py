@@ -1,0 +1,182 @@
+"""Tables of the paper, run on small data: what is trained, what is printed, what is kept."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from classnorm.data import Split, SyntheticConfig, load, save_bundle, synthetic
+from classnorm.reproduce.benchmarks import Benchmark, find_benchmarks
+from classnorm.reproduce.claims import Claim
+from classnorm.reproduce.paper_table import contradictions, table_artifact
+from classnorm.reproduce.table_specs import TABLES, TableSpec
+from classnorm.reproduce.variants import CN, THREE_LAYERS
+from classnorm.results.artifact import ranks
+
+SMALL = {"seeds": 2, "changes": {"hidden": 16, "epochs": 2, "lr": 3e-3, "calibration": "none"}}
+MAIN = TABLES["main"]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "tiny.npz"
+    data = synthetic(SyntheticConfig(classes=24, unseen=6, rows=720, features=16, attributes=12, noise=0.5))
+    save_bundle(replace(data, name="tiny"), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def benchmark(bundle):
+    (benchmark,) = find_benchmarks([str(bundle)], None, None)
+    return benchmark
+
+
+@pytest.fixture(scope="module")
+def reproduction(reproduce, benchmark, tmp_path_factory):
+    return reproduce(tmp_path_factory.mktemp("out"), benchmark, find_benchmarks(["CUB"], None, None)[0], **SMALL)
+
+
+@pytest.fixture(scope="module")
+def main(reproduction):
+    return table_artifact(MAIN, reproduction)
+
+
+def results(folder):
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("runs/*/result.json"))]
+
+
+def times(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/*")}
+
+
+def test_the_numbers_are_means_over_the_run_folders(reproduction, main):
+    table = main.tables[1]
+    assert [row[0].text for row in table.body] == [variant.label for variant in MAIN.variants]
+    for row in table.body:
+        runs = [document for document in results(reproduction.folder) if document["recipe"] == row[0].text]
+        assert sorted(run["seed"] for run in runs) == [0, 1]
+        values = {name: [run["scores"][name] for run in runs] for name in runs[0]["scores"]}
+        expected = [values[name] for name in ("unseen", "seen", "harmonic", "zsl", "ausuc")]
+        assert [cell.text for cell in row[1:]] == [f"{np.mean(v):.1f} ± {np.std(v, ddof=1):.1f}" for v in expected]
+
+
+def test_the_overview_has_the_h_of_every_dataset(main):
+    overview, detail = main.tables[:2]
+    assert [row[1] for row in overview.body] == [row[3] for row in detail.body]
+
+
+def test_the_header_names_the_features(main):
+    assert main.tables[0].header == ["measured here", "tiny (simulated)", "CUB"]
+    assert main.tables[1].title.startswith("tiny (simulated): ")
+    assert len(main.tables) == 3
+
+
+def test_a_missing_benchmark_is_a_dash_with_a_note_how_to_get_it(main):
+    assert {row[-1].text for row in main.tables[0].body} == {"–"}
+    assert main.notes[0].startswith("CUB: give data_root=DIR")
+    assert all(verdict.dataset == "tiny (simulated)" for verdict in main.verdicts)
+
+
+def test_the_papers_figures_stand_beside(main):
+    body = {row[0].text: [cell.text for cell in row[1:]] for row in main.tables[-1].body}
+    assert body["3-layer MLP + CN"][:3] == ["44.7", "41.6", "43.1"]
+    assert body["EPGN"][:3] == ["–", "–", "–"]
+    assert "ResNet-101" in main.tables[-1].title
+
+
+def test_the_best_and_second_best_are_ranked(main):
+    cells = [row[3] for row in main.tables[1].body]
+    means = [float(cell.text.split()[0]) for cell in cells]
+    assert [cell.rank for cell in cells] == ranks(means)
+    assert cells[int(np.argmax(means))].rank == 1
+
+
+def test_every_claim_is_judged_with_its_numbers(main):
+    assert [verdict.claim for verdict in main.verdicts] == [f"{c.text} (by {c.margin:g} H)" for c in MAIN.claims]
+    means = {row[0].text: row[3].text.split()[0] for row in main.tables[1].body}
+    assert main.verdicts[0].measured.startswith(f"H {means['3-layer MLP + CN']} against {means['3-layer MLP']}: ")
+    assert main.verdicts[0].measured.endswith("over 2 seeds")
+
+
+def test_the_data_of_an_artifact_holds_every_seed_and_is_json(main):
+    document = json.loads(json.dumps(main.data, allow_nan=False))
+    assert len(document["measured"]) == len(MAIN.variants)
+    assert all(len(entry["harmonic"]) == 2 and entry["diverged"] == 0 for entry in document["measured"])
+
+
+def test_a_second_call_trains_nothing(reproduction, main):
+    before = times(reproduction.folder)
+    again = table_artifact(MAIN, reproduction)
+    assert times(reproduction.folder) == before
+    assert again == main
+
+
+def test_variants_that_two_tables_share_are_trained_once(reproduction, main):
+    before = times(reproduction.folder)
+    artifact = table_artifact(TABLES["ns-an-cn"], reproduction)
+    after = times(reproduction.folder)
+    assert {path: after[path] for path in before} == before
+    # of five rows, "+NS+AN" and "+CN" are the 3-layer MLP and the CN row of the main table
+    assert len({path.parent for path in after} - {path.parent for path in before}) == 3 * 2
+    shown = {row[0].text: [cell.text for cell in row[1:]] for row in artifact.tables[1].body}
+    known = {row[0].text: [cell.text for cell in row[1:]] for row in main.tables[1].body}
+    assert shown["Vanilla MLP +NS+AN"] == known["3-layer MLP"]
+    assert shown["Vanilla MLP +NS +AN +CN"] == known["3-layer MLP + CN"]
+
+
+def test_a_benchmark_has_a_column_with_the_papers_h(reproduce, benchmark, tmp_path):
+    spec = TableSpec("main", "", "", (CN,), ())
+    named = Benchmark("CUB", "CUB", "hog", loaded=benchmark.dataset)
+    table = table_artifact(spec, reproduce(tmp_path, named, **SMALL | {"seeds": 1})).tables[0]
+    assert table.header[-1] == "paper (ResNet-101)"
+    assert table.body[0][-1].text == "50.3"
+
+
+WILD = THREE_LAYERS.derive("wild", logits="dot", lr=1e30)
+
+
+def test_a_variant_that_diverges_says_so_and_counts_as_nothing_in_claims(reproduce, benchmark, tmp_path):
+    claims = (Claim("tame beats wild", THREE_LAYERS, WILD), Claim("wild beats tame", WILD, THREE_LAYERS))
+    spec = TableSpec("main", "", "", (THREE_LAYERS, WILD), claims)
+    artifact = table_artifact(spec, reproduce(tmp_path, benchmark, **SMALL))
+    tame, wild = artifact.tables[1].body
+    assert [cell.text for cell in wild[1:]] == ["diverged"] * 5
+    assert "diverged" not in [cell.text for cell in tame]
+    assert [verdict.verdict for verdict in artifact.verdicts] == ["holds", "does not hold"]
+    assert " against 0.0: +" in artifact.verdicts[0].measured
+    entry = artifact.data["measured"][1]
+    assert (entry["row"], entry["diverged"], entry["harmonic"]) == ("wild", 2, [0.0, 0.0])
+
+
+def test_data_without_unseen_rows_has_dashes_and_no_verdict(reproduce, bundle, tmp_path):
+    data = load(bundle)
+    split = Split(data.split.train, data.split.test_seen, data.split.test_unseen[:0])
+    benchmark = Benchmark("seen only", "", "own", loaded=replace(data, split=split))
+    spec = TableSpec("main", "", "", (CN, THREE_LAYERS), (Claim("CN helps", CN, THREE_LAYERS),))
+    artifact = table_artifact(spec, reproduce(tmp_path, benchmark, **SMALL | {"seeds": 1}))
+    row = artifact.tables[1].body[0]
+    assert (row[1].text, row[3].text, row[3].rank) == ("–", "–", None)
+    assert float(row[2].text) >= 0
+    assert artifact.verdicts[0].verdict == "not measured"
+    json.dumps(artifact.data, allow_nan=False)
+
+
+def test_the_paper_gives_two_different_linear_models_the_same_figures():
+    notes = contradictions(TABLES["additional"])
+    assert any("“Linear +NS+AN γ = 5” here the same figures as “Linear -AN” in table tricks" in text for text in notes)
+    assert any(
+        "“Linear +NS+AN γ = 5”: table additional and table tricks differ (SUN U 13.8 and 41.0" in t for t in notes
+    )
+
+
+def test_the_papers_tables_differ_about_the_plain_3_layer_network():
+    notes = contradictions(TABLES["main"])
+    for table, cell in (("additional", "CUB S 48.4 and 50.7"), ("attribute-assumptions", "AWA1 U 57.0 and 55.6")):
+        assert any(f"“3-layer MLP”: table main and table {table} differ ({cell}" in text for text in notes)
+    assert not any("+ CN" in text for text in notes)
+
+
+def test_a_row_that_agrees_with_the_other_tables_is_no_contradiction():
+    notes = [text for spec in TABLES.values() for text in contradictions(spec)]
+    assert not any("2-layer MLP +NS+AN γ = 5" in text for text in notes)

@@ -1,0 +1,30 @@
+"""The specifications of the paper's tables agree with the published figures and with each other."""
+
+from dataclasses import replace
+
+import pytest
+
+from classnorm.reproduce.published import published
+from classnorm.reproduce.table_specs import TABLES
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_variant_is_in_the_papers_table(table):
+    assert [
+        variant.paper_label for variant in TABLES[table].variants if variant.paper_label not in published(table)
+    ] == []
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_claims_are_about_variants_of_some_table(table):
+    known = [replace(variant, label="", published="") for spec in TABLES.values() for variant in spec.variants]
+    for claim in TABLES[table].claims:
+        assert claim.margin > 0
+        for variant in (claim.better, claim.worse):
+            assert replace(variant, label="", published="") in known
+
+
+def test_labels_are_unique_within_a_table():
+    for spec in TABLES.values():
+        labels = [variant.label for variant in spec.variants]
+        assert len(labels) == len(set(labels))
