@@ -14,10 +14,10 @@ from classnorm.report.tables import (
     Cell,
     Table,
     csv_document,
+    group_ranks,
     html_table,
     latex_table,
     markdown_table,
-    ranks,
     results_table,
 )
 from classnorm.results.run_folder import find_results
@@ -44,14 +44,14 @@ def _columns(lines):
 
 
 def test_ranks_go_by_the_printed_digits_and_ties_share_one(groups):
-    assert ranks(groups, "harmonic") == [None, 1, 2, 2]
-    assert ranks(groups, "zsl") == [1, 1, 1, 1]
-    assert ranks(groups, "ausuc") == [None] * 4
-    assert ranks(groups[:1], "harmonic") == [None]
+    assert group_ranks(groups, "harmonic") == [None, 1, 2, 2]
+    assert group_ranks(groups, "zsl") == [1, 1, 1, 1]
+    assert group_ranks(groups, "ausuc") == [None] * 4
+    assert group_ranks(groups[:1], "harmonic") == [None]
 
 
 def test_after_two_bests_there_is_no_second_best(groups):
-    assert ranks([groups[0], groups[2], groups[3]], "harmonic") == [None, 1, 1]
+    assert group_ranks([groups[0], groups[2], groups[3]], "harmonic") == [None, 1, 1]
 
 
 def test_markdown_has_a_row_per_group_best_bold_second_best_in_italics(groups):

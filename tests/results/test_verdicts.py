@@ -56,6 +56,6 @@ def test_one_bound_is_enough():
     assert judge_bounds([0.4, 0.5], low=0.5) == "does not hold"
 
 
-@pytest.mark.parametrize(("value", "text"), [(2.26, "+2.3"), (-0.44, "−0.4"), (0.0, "+0.0")])
+@pytest.mark.parametrize(("value", "text"), [(2.26, "+2.3"), (-0.44, "−0.4"), (0.0, "0.0")])
 def test_differences_carry_their_sign(value, text):
     assert signed(value) == text

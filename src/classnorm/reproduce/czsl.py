@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -11,20 +11,16 @@ import numpy as np
 from classnorm.continual import TaskStream, configure, read_image_split
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import TrainingError
-from classnorm.experiments.streams import (
-    SCORES,
-    VALIDATION_TASKS,
-    Chosen,
-    ContinualExperiment,
-    Selection,
-    read_scores,
-    validated,
-)
+from classnorm.experiments.streams import ContinualExperiment
+from classnorm.experiments.validation_sequence import VALIDATION_TASKS, Chosen, Selection, validated
+from classnorm.report.streams import task_curve
+from classnorm.report.summary import STREAM_SCORES
 from classnorm.reproduce.benchmarks import Column
 from classnorm.reproduce.published import published, published_columns
 from classnorm.reproduce.reproduction import Workshop
-from classnorm.results.artifact import Artifact, Plot, Series, Table
+from classnorm.results.artifact import Artifact, Plot, Table
 from classnorm.results.numbers import mean_text
+from classnorm.results.run_folder import Result
 from classnorm.results.verdicts import Verdict, judge_difference
 
 __all__ = ["ARMS", "Arm", "czsl_curves", "czsl_table"]
@@ -67,7 +63,7 @@ ARMS = (
 
 _COMPARED = "sequential"  # the strategy on which the selection scores are compared
 
-Runs = dict[tuple[str, Protocol], list[dict[str, Any]]]
+Runs = dict[tuple[str, Protocol], list[Result]]
 """(arm, protocol) → a result per seed."""
 Choices = dict[str, list[Chosen]]
 """Arm → what the validation sequence of each seed chose."""
@@ -108,16 +104,16 @@ def _run(workshop: Workshop, column: Column) -> tuple[Runs, Choices]:
     return runs, choices
 
 
-def _finished(workshop: Workshop, column: Column, experiments: Sequence[ContinualExperiment]) -> dict[str, Any]:
+def _finished(workshop: Workshop, column: Column, experiments: Sequence[ContinualExperiment]) -> dict[str, Result]:
     """The result of each, by name."""
     failed = workshop.run(f"{column.name}: streams", experiments)
     if failed:
         raise TrainingError(f"{column.name}: {next(iter(failed.values()))}")
-    return {experiment.name: read_scores(workshop.folder / "runs" / experiment.name) for experiment in experiments}
+    return {experiment.name: Result.read(workshop.folder / "runs" / experiment.name) for experiment in experiments}
 
 
-def _values(runs: Sequence[Mapping[str, Any]], score: str) -> list[float]:
-    return [float(run["scores"][score]) for run in runs]
+def _values(runs: Sequence[Result], score: str) -> list[float]:
+    return [run.scores[score] for run in runs]
 
 
 _SAYS = (
@@ -139,7 +135,7 @@ def czsl_table(workshop: Workshop) -> Artifact:
             verdicts += _verdicts(column, protocol, runs)
         tables.append(_selection_table(workshop, column))
         notes += _edge_notes(column, choices)
-        data[column.label] = {" | ".join(key): [run["scores"] for run in group] for key, group in runs.items()}
+        data[column.label] = {" | ".join(key): [run.document["scores"] for run in group] for key, group in runs.items()}
     columns = published_columns("czsl-table")
     theirs = [[row.label, *(row.cells[c] for c in columns)] for row in published("czsl-table").values()]
     tables.append(Table.of("The paper's figures (ResNet-18 trained along)", ["published", *columns], theirs))
@@ -165,9 +161,9 @@ def _selection_table(workshop: Workshop, column: Column) -> Table:
                 chosen = validated(experiments, root, workshop.engine, score=score, progress=progress)
             finished = _finished(workshop, column, [choice.experiment for choice in chosen])
             runs = [finished[choice.experiment.name] for choice in chosen]
-            body.append([arm.label, score, *(_cell(runs, s) for s in SCORES), "; ".join(map(str, chosen))])
+            body.append([arm.label, score, *(_cell(runs, s) for s in STREAM_SCORES), "; ".join(map(str, chosen))])
     title = f"{column.label}: the score by which the validation sequence chooses"
-    return Table.of(title, ["method", "chosen by", *SCORES, "chosen, seed by seed"], body)
+    return Table.of(title, ["method", "chosen by", *STREAM_SCORES, "chosen, seed by seed"], body)
 
 
 def _edge_notes(column: Column, choices: Choices) -> list[str]:
@@ -193,31 +189,31 @@ def _table(column: Column, protocol: Protocol, words: str, runs: Runs, choices: 
     body = []
     for arm in ARMS:
         group = runs[arm.label, protocol]
-        cells = [arm.label, *(_cell(group, score) for score in SCORES)]
+        cells = [arm.label, *(_cell(group, score) for score in STREAM_SCORES)]
         if arm.class_norm:
             plain = runs[arm.model, protocol]
-            cells = [cells[0], *(cell + _change(group, plain, s) for cell, s in zip(cells[1:], SCORES, strict=True))]
+            cells[1:] = [cell + _change(group, plain, s) for cell, s in zip(cells[1:], STREAM_SCORES, strict=True)]
         if choices is not None:
             cells += [_biased(group, choices[arm.label]), "; ".join(map(str, choices[arm.label]))]
         body.append(cells)
-    split = runs[ARMS[0].label, protocol][0]["stream"]["image_split"]
+    split = runs[ARMS[0].label, protocol][0].document["stream"]["image_split"]
     more = ["mH with bias", "chosen, seed by seed"] if choices is not None else []
-    return Table.of(f"{column.label}, {split} image split: {words}", ["method", *SCORES, *more], body)
+    return Table.of(f"{column.label}, {split} image split: {words}", ["method", *STREAM_SCORES, *more], body)
 
 
-def _cell(runs: Sequence[Mapping[str, Any]], score: str) -> str:
+def _cell(runs: Sequence[Result], score: str) -> str:
     return mean_text(_values(runs, score), 2 if score == "forgetting" else 1)
 
 
-def _change(runs: Sequence[Mapping[str, Any]], plain: Sequence[Mapping[str, Any]], score: str) -> str:
+def _change(runs: Sequence[Result], plain: Sequence[Result], score: str) -> str:
     """Relative to the arm without CN; nothing where that is next to 0."""
     mean, base = float(np.mean(_values(runs, score))), float(np.mean(_values(plain, score)))
     return f" ({100 * (mean - base) / abs(base):+.0f} %)".replace("-", "−") if abs(base) > 0.005 else ""
 
 
-def _biased(runs: Sequence[Mapping[str, Any]], chosen: Sequence[Chosen]) -> str:
+def _biased(runs: Sequence[Result], chosen: Sequence[Chosen]) -> str:
     """mH with the bias of the seen scores that is best on the validation sequence."""
-    curves = [run["bias_curve"] for run in runs]
+    curves = [run.document["bias_curve"] for run in runs]
     pairs = zip(curves, chosen, strict=True)
     return mean_text([c["harmonic"][c["value"].index(choice.best_bias)] for c, choice in pairs], 1)
 
@@ -265,17 +261,12 @@ def czsl_curves(workshop: Workshop) -> Artifact:
     for number, column in enumerate(workshop.at_hand):
         runs, _ = _run(workshop, column)
         for score, label in _CURVES.items():
-            series = []
-            for arm in ARMS:
-                steps = [[step[score] for step in run["per_task"]] for run in runs[arm.label, "tuned"]]
-                points = [
-                    (t + 1.0, float(np.mean(values)))
-                    for t, values in enumerate(zip(*steps, strict=True))
-                    if None not in values
-                ]
-                x, y = zip(*points, strict=True)
-                variant = "+ CN" if arm.class_norm else "plain"
-                series.append(Series(arm.label, arm.model, list(x), [round(v, 4) for v in y], variant=variant))
+            series = [
+                task_curve(
+                    arm.label, arm.model, runs[arm.label, "tuned"], score, variant="+ CN" if arm.class_norm else "plain"
+                )
+                for arm in ARMS
+            ]
             title = f"{column.label}: {label} after each task"
             plots.append(Plot(f"czsl-{score}-{number}", "lines", title, "task", label, series))
     return Artifact(
