@@ -144,7 +144,7 @@ def test_runs_and_streams_stand_on_one_page(runs, write_run, tmp_path):
         assert "AUSUC" in text and "mAUC" in text and "ewc + CN" in text
     for fact in (
         "classnorm continual toy --strategy analytic",
-        "toy data",
+        "toy hog",
         "ridge 0.1",
         "order 0; order 1",
         "torch 2.99",

@@ -104,13 +104,13 @@ def _lines(axes: Axes, plot: Plot, look: Mapping[str, Style]) -> None:
 
 
 def _heatmap(plot: Plot) -> Figure:
-    """A square of cells, with their values where there is room; a line parts what was learnt from what was not yet."""
+    """A square of cells, with their values where there is room; a line separates what is learnt from what is not yet."""
     values = np.array([series.y for series in plot.series])
-    low, high = plot.limits or (float(np.nanmin(values)), float(np.nanmax(values)))
+    low, high = plot.limits or (0.0, 100.0)
     figure = new_figure(4.1, 0)
     axes = figure.subplots()
     image = axes.imshow(values, cmap="Blues", vmin=low, vmax=high)
-    ticks = np.unique(np.linspace(0, len(values) - 1, min(len(values), 15)).round().astype(int))
+    ticks = np.unique(np.linspace(0, len(values) - 1, min(len(values), _NUMBERED)).round().astype(int))
     axes.set_xticks(ticks, [f"{plot.series[0].x[i]:g}" for i in ticks], fontsize=8)
     axes.set_yticks(ticks, [plot.series[i].label for i in ticks], fontsize=8)
     if len(values) <= _NUMBERED:

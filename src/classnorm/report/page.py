@@ -41,7 +41,7 @@ def page(sections: Sequence[Section], look: Mapping[str, Style], title: str, mor
     colors = {label: style.color for label, style in look.items()}
     parts = [f"<h1>{html.escape(title)}</h1>"]
     for section in sections:
-        parts += (_section if section.comparison else _stream_section)(section, colors)
+        parts += (_stream_section if section.groups[0].is_stream else _section)(section, colors)
     meanings = dict(pair for section in sections for pair in section.groups[0].scores.values())
     words = "".join(f"<dt>{short}</dt><dd>{html.escape(text)}</dd>" for short, text in meanings.items())
     scores = f"<h2>What the scores mean</h2><p>Percent, averaged over classes.</p><dl>{words}</dl>"

@@ -182,22 +182,20 @@ def csv_document(groups: Sequence[Group]) -> str:
 
     The groups are of one kind: streams have columns of their own.
     """
-    stream = groups[0].is_stream
-    kinds, times = (("strategy",), _TIMES[:1]) if stream else (("method", "recipe"), _TIMES)
-    checksums = ("checksum",) if stream else ("checksum", "split_checksum")
+    kinds, times = (("strategy",), _TIMES[:1]) if groups[0].is_stream else (("method", "recipe"), _TIMES)
     names = (*groups[0].scores, *times)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     columns = [f"{name}_{statistic}" for name in names for statistic in ("mean", "std")]
-    titles = ("dataset_checksum", "split_checksum")[: len(checksums)]
-    writer.writerow(["dataset", "model", *kinds, "seeds", *columns, *titles])
+    writer.writerow(["dataset", "model", *kinds, "seeds", *columns, "dataset_checksum", "split_checksum"])
     for group in groups:
         document = group.results[0].document
         numbers = []
         for name in names:
             numbers += [_number(group.mean(name)), _number(group.std(name)) if len(group.results) > 1 else ""]
         words = [group.dataset, group.label, *(document[kind] for kind in kinds), str(len(group.results))]
-        writer.writerow([*words, *numbers, *(document["dataset"][name] for name in checksums)])
+        checksums = [document["dataset"]["checksum"], document["dataset"]["split_checksum"]]
+        writer.writerow([*words, *numbers, *checksums])
     return buffer.getvalue()
 
 

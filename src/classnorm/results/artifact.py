@@ -85,7 +85,7 @@ class Plot:
     lines_at: dict[str, float] = field(default_factory=dict)
     """Horizontal lines: label → height."""
     limits: list[float] | None = None
-    """Least and largest value of the colours of a heat map; None takes them from its values."""
+    """Least and largest value of the colours of a heat map; None is 0 and 100."""
 
 
 @dataclass(frozen=True)
