@@ -104,7 +104,7 @@ def _lines(axes: Axes, plot: Plot, look: Mapping[str, Style]) -> None:
 
 
 def _heatmap(plot: Plot) -> Figure:
-    """A square of cells, with their values where there is room; a line separates what is learnt from what is not yet."""
+    """A square of cells, with values where there is room; a line separates tasks learnt from tasks to come."""
     values = np.array([series.y for series in plot.series])
     low, high = plot.limits or (0.0, 100.0)
     figure = new_figure(4.1, 0)
