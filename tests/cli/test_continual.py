@@ -51,7 +51,7 @@ def test_validation_tasks_choose_what_is_not_given(classnorm, bundle, tmp_path):
     assert outcome.code == 0, outcome.err
     assert "chosen by mAUC on the first 2 tasks: lr" in outcome.out
     assert "after task 2" in outcome.out and "after task 3" not in outcome.out
-    saved = json.loads((tmp_path / "seed-0" / "continual.json").read_text())
+    saved = json.loads((tmp_path / "seed-0" / "result.json").read_text())
     assert saved["config"]["penalty"] == 3
     assert saved["stream"]["part"] == [2, None]
 
@@ -82,7 +82,7 @@ def test_the_grid_of_the_paper(classnorm, bundle, tmp_path):
     fixed = ["--momentum", "0.9", "--grad-clip", "10"]
     document = json.loads(classnorm("continual", bundle, *SMALL, *arguments, *fixed).out)
     assert set(document["chosen"][0]["settings"]) == {"init_distribution", "lr"}
-    assert len(list((tmp_path / "validation").glob("*/continual.json"))) == 4
+    assert len(list((tmp_path / "validation").glob("*/result.json"))) == 4
 
 
 def test_simulated_features_are_called_so(classnorm, tmp_path, monkeypatch):
@@ -95,7 +95,7 @@ def test_simulated_features_are_called_so(classnorm, tmp_path, monkeypatch):
     assert "features are simulated" in outcome.err
     assert "zoo (simulated features): sequential" in outcome.out
     saved = json.loads(
-        (tmp_path / "runs/zoo (simulated features)/continual-sequential-cn/seed-0/continual.json").read_text()
+        (tmp_path / "runs/zoo (simulated features)/continual-sequential-cn/seed-0/result.json").read_text()
     )
     assert saved["dataset"]["name"] == "zoo (simulated features)"
 
@@ -114,6 +114,32 @@ def test_an_image_split_decides_the_training_rows(classnorm, bundle, tmp_path):
     assert json.loads(outcome.out)["runs"][0]["stream"]["image_split"] == "official"
 
 
+def test_the_name_of_a_strategy_may_be_that_of_a_folder(classnorm, bundle, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outcome = classnorm("continual", bundle, *SMALL, "--no-class-norm", "--out", "analytic", "--json")
+    assert outcome.code == 0, outcome.err
+    assert (tmp_path / "analytic" / "seed-0" / "result.json").is_file()
+
+
+def test_it_ends_with_a_page_unless_a_script_asked(classnorm, bundle, tmp_path):
+    outcome = classnorm("continual", bundle, *SMALL, "--seeds", 2, "--out", tmp_path / "a")
+    page = tmp_path / "a" / "report" / "index.html"
+    assert outcome.out.endswith(f"runs: {tmp_path / 'a'}\nreport: {page}\n")
+    assert "sequential + CN" in page.read_text(encoding="utf-8")
+    outcome = classnorm("continual", bundle, *SMALL, "--json", "--out", tmp_path / "b")
+    assert "report" not in json.loads(outcome.out)
+    assert not (tmp_path / "b" / "report").exists()
+
+
+def test_a_report_leaves_out_what_validation_tried(classnorm, bundle, tmp_path):
+    arguments = ["--validation-tasks", "2", "--seeds", 2, "--jobs", 1, "--json"]
+    runs = json.loads(classnorm("continual", bundle, *SMALL, *arguments, "--out", tmp_path / "a").out)["runs"]
+    outcome = classnorm("report", tmp_path / "a", "--out", tmp_path / "page", "--json")
+    [stream] = json.loads(outcome.out)["streams"]
+    assert (stream["model"], stream["dataset"], stream["seeds"]) == ("sequential + CN", "synthetic, tasks 3 to 4", 2)
+    assert stream["mean"]["mH"] == pytest.approx(np.mean([run["scores"]["mH"] for run in runs]))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -129,6 +155,8 @@ def test_an_image_split_decides_the_training_rows(classnorm, bundle, tmp_path):
         (["--validation-tasks", "2", "--lr", "0.1"], "nothing to choose"),
         (["--image-split", "absent.txt"], "absent.txt"),
         (["--strategy", "analytic", "--no-class-norm"], "leave out --class-norm"),
+        (["--strategy=analytic", "--class-norm"], "strategy analytic has no setting class_norm"),
+        (["--strategy", "agem", "--penalty", "3"], "strategy agem has no setting penalty; leave out --penalty"),
         (["--strategy", "analytic", "--encoder", "convnet-gray"], "leave out --encoder"),
         (["--strategy", "analytic", "--validation-tasks", "2", "--select-grid", "paper"], "not in the paper"),
     ],
@@ -161,12 +189,12 @@ def test_a_killed_run_goes_on_to_the_same_scores(bundle, tmp_path):
         time.sleep(0.005)
     once.send_signal(signal.SIGKILL)
     once.wait()
-    assert not (folder / "continual.json").is_file()  # killed in the middle
+    assert not (folder / "result.json").is_file()  # killed in the middle
     environment = dict(os.environ)
     subprocess.run([*command, "--resume", "--quiet", "--out", str(tmp_path / "killed")], check=True, env=environment)
     subprocess.run([*command, "--quiet", "--out", str(tmp_path / "whole")], check=True, env=environment)
     killed, whole = (
-        json.loads((tmp_path / name / "seed-0" / "continual.json").read_text()) for name in ("killed", "whole")
+        json.loads((tmp_path / name / "seed-0" / "result.json").read_text()) for name in ("killed", "whole")
     )
     assert killed["matrix"] == whole["matrix"]
     assert killed["scores"] == whole["scores"]

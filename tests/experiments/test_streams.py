@@ -1,5 +1,6 @@
-"""The validation sequence and continual experiments as tasks of the engine."""
+"""Continual experiments and their runs."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,19 +10,10 @@ import torch
 from classnorm.continual import TaskStream, configure, run_stream
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ConfigError, DataError
-from classnorm.experiments.engine import Engine
-from classnorm.experiments.streams import (
-    BIASES,
-    ContinualExperiment,
-    Grid,
-    ImageMode,
-    default_grid,
-    paper_grid,
-    read_scores,
-    run_continual,
-    validated,
-)
+from classnorm.experiments.engine import Engine, run_tasks
+from classnorm.experiments.streams import ContinualExperiment, ImageMode, run_continual
 from classnorm.metrics import continual_scores
+from classnorm.results.run_folder import Result
 
 
 @pytest.fixture(scope="module")
@@ -36,83 +28,15 @@ def experiment(data, strategy="sequential", **changes):
 
 def test_the_scores_are_those_of_the_stream(data, tmp_path):
     trial = experiment(data)
-    document = run_continual(trial, tmp_path)
+    document = run_continual(trial, tmp_path).document
     stream = TaskStream.make(data, 5, 1)
     result = run_stream(stream, "sequential", trial.config, 1)
     expected = continual_scores(result.history, stream.test_labels, stream.tasks)
     for name, value in expected.summary().items():
         assert document["scores"][name] == pytest.approx(value, abs=1e-4)
     assert np.allclose(document["matrix"], expected.matrix, atol=1e-3)
-    assert read_scores(tmp_path) == document
-
-
-def test_each_experiment_gets_the_setting_that_its_own_first_tasks_prefer(data, tmp_path):
-    plain = experiment(data, class_norm=False)
-    rates = (1e-6, 0.05, 0.3)
-    [chosen] = validated([plain], tmp_path, Engine(jobs=1), grid=Grid({"lr": rates}), validation_tasks=2)
-    first = {
-        lr: read_scores(tmp_path / replace(plain, config=replace(plain.config, lr=lr), part=(0, 2)).name)
-        for lr in rates
-    }
-    best = max(first, key=lambda lr: first[lr]["scores"]["mAUC"])
-    assert chosen.settings == {"lr": best}
-    assert chosen.edges == (("lr",) if best in (1e-6, 0.3) else ())
-    assert chosen.experiment.part == (2, None)
-    assert chosen.experiment.config == replace(plain.config, lr=best)
-
-
-def test_a_second_round_tries_the_neighbours_of_the_best_rate(data, tmp_path):
-    grid = Grid({"lr": (1e-4, 1e-2, 1.0)}, refined=("lr",))
-    [chosen] = validated([experiment(data)], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2)
-    tried = sorted(read_scores(folder)["config"]["lr"] for folder in tmp_path.iterdir())
-    assert len(tried) == 5
-    centre = next(lr for lr in grid.values["lr"] if any(np.isclose(t, lr * 10**0.5, rtol=0.01) for t in tried))
-    assert any(np.isclose(t, centre / 10**0.5, rtol=0.01) for t in tried)
-    assert chosen.settings["lr"] in tried
-
-
-def test_a_choice_at_an_edge_says_so(data, tmp_path):
-    grid = Grid({"lr": (1e-9, 1e-8, 1e-7, 0.05)})
-    [chosen] = validated([experiment(data)], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2)
-    assert chosen.edges == ("lr",)
-    assert str(chosen) == "lr 0.05 (edge)"
-
-
-def test_the_bias_is_chosen_by_mH_whatever_chooses_the_rest(data, tmp_path):
-    stream = TaskStream.make(data, 5, 1)
-    start = ContinualExperiment(data, "analytic", configure(stream, "analytic"), seed=1, tasks=5)
-    [chosen] = validated([start], tmp_path, Engine(jobs=1), score="mAUC", validation_tasks=3)
-    first = stream.part(0, 3)
-    mh = {}
-    for bias in np.round(BIASES, 4):
-        config = replace(chosen.experiment.config, bias=float(bias))
-        history = run_stream(first, "analytic", config, 1).history
-        mh[bias] = continual_scores(history, first.test_labels, first.tasks).mH
-    assert mh[chosen.best_bias] == pytest.approx(max(mh.values()), abs=1e-3)
-    assert chosen.experiment.config.bias == chosen.best_bias == chosen.settings["bias"]
-    assert set(chosen.settings) == {"ridge", "length", "bias"}
-
-
-def test_a_given_setting_is_not_chosen():
-    grid = default_grid("analytic").without({"bias"})
-    assert grid.names == ("ridge", "length") and not grid.bias
-    grid = default_grid("ewc").without({"lr"})
-    assert (grid.names, grid.refined) == (("penalty",), ())
-
-
-def test_the_grid_of_the_paper_is_its_table():
-    assert len(paper_grid("sequential").points()) == 16
-    assert len(paper_grid("sequential", encoder=True).points()) == 32
-    assert paper_grid("agem", encoder=True).values == {
-        "init_distribution": ("uniform", "normal"),
-        "grad_clip": (10.0, 100.0),
-        "lr": (1e-3, 5e-3),
-        "momentum": (0.9, 0.95),
-        "encoder_lr": (1e-3, 5e-3),
-    }
-    assert "penalty" in paper_grid("mas").names
-    with pytest.raises(ConfigError, match="not in the paper"):
-        paper_grid("analytic")
+    result = Result.read(tmp_path)
+    assert (result.document, result.kind) == (document, "stream")
 
 
 def test_the_reported_part_has_no_class_of_the_validation_sequence(data):
@@ -123,28 +47,9 @@ def test_the_reported_part_has_no_class_of_the_validation_sequence(data):
     assert len(used) + trial.stream.n_classes == 16
 
 
-def test_finished_trials_are_not_run_again(data, tmp_path):
-    grid = Grid({"lr": (1e-3, 0.1)})
-    first = validated([experiment(data)], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2)
-    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("continual.json")}
-    assert validated([experiment(data)], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2) == first
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("continual.json")} == stamps
-
-
-@pytest.mark.parametrize("tasks", [1, 4])
-def test_too_few_tasks_to_choose_or_to_report_are_refused(data, tmp_path, tasks):
-    with pytest.raises(ConfigError, match="at least 2 must choose"):
-        validated([experiment(data)], tmp_path, Engine(jobs=1), validation_tasks=tasks)
-
-
-def test_only_the_penalised_strategies_search_for_a_penalty(data):
-    names = ("sequential", "ewc", "mas", "agem")
-    assert {name for name in names if "penalty" in default_grid(name).names} == {"ewc", "mas"}
-
-
 def test_a_finished_run_with_other_settings_is_not_mistaken_for_this_one(data, tmp_path):
     run_continual(experiment(data), tmp_path)
-    with pytest.raises(ConfigError, match="choose another --out"):
+    with pytest.raises(ConfigError, match="choose another folder"):
         run_continual(experiment(data, lr=0.5), tmp_path, resume=True)
 
 
@@ -154,9 +59,9 @@ def test_images_with_an_encoder_drawn_by_the_seed_give_the_same_run_twice(data, 
     mode = ImageMode("convnet-gray", 16)
     trial = replace(experiment(replace(data, images=pictures)), images=mode)
     torch.manual_seed(5)
-    first = run_continual(trial, tmp_path / "a")
+    first = run_continual(trial, tmp_path / "a").document
     torch.manual_seed(6)  # nothing may depend on it
-    second = run_continual(trial, tmp_path / "b")
+    second = run_continual(trial, tmp_path / "b").document
     assert first["scores"] == second["scores"]
     assert (first["encoder"], first["image_size"]) == ("convnet-gray", 16)
     assert trial.name != experiment(data).name
@@ -172,3 +77,16 @@ def test_an_encoder_from_nothing_has_settings_of_its_own(data):
 def test_image_mode_without_images_says_how_to_give_them(data, tmp_path):
     with pytest.raises(DataError, match="--images DIR"):
         run_continual(replace(experiment(data), images=ImageMode("convnet-gray", 16)), tmp_path)
+
+
+def test_a_finished_run_of_version_0_1_counts_as_finished_for_the_engine_too(data, tmp_path):
+    trial = experiment(data)
+    folder = tmp_path / trial.name
+    document = run_continual(trial, folder).document
+    old = {name: value for name, value in document.items() if name not in ("kind", "chosen")}
+    (folder / "result.json").unlink()
+    (folder / "state.safetensors").unlink()
+    (folder / "continual.json").write_text(json.dumps(old))
+    assert run_tasks([trial], tmp_path, Engine(jobs=1)) == {}
+    assert Result.read(folder).document == old | {"kind": "stream"}
+    assert not (folder / "state.safetensors").exists()  # it was not run again

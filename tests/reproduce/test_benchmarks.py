@@ -14,7 +14,7 @@ def zoo():
 
 def test_a_benchmark_without_a_folder_says_which_argument_to_give():
     (benchmark,) = find_benchmarks(["CUB"], None, None)
-    assert benchmark.missing == "CUB: give data_root=DIR with DIR/CUB/{att_splits,res101}.mat"
+    assert benchmark.missing == "CUB: give `data_root=DIR` with DIR/CUB/{att_splits,res101}.mat"
 
 
 def test_a_benchmark_is_found_below_the_root_with_the_features_that_are_there(zoo, tmp_path):
@@ -36,7 +36,7 @@ def test_an_empty_folder_says_all_that_is_missing(tmp_path):
 
 
 def test_a_root_that_is_no_folder_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="no such folder; data_root holds"):
+    with pytest.raises(DataError, match="no such folder; `data_root` holds"):
         find_benchmarks(["SUN"], tmp_path / "nowhere", None)
 
 

@@ -93,4 +93,4 @@ def test_nothing_available_is_an_empty_figure(reproduce, tmp_path):
     for name in ("variance", "seen-scales", "normality"):
         artifact = FIGURES[name].make(reproduction)
         assert artifact.tables[0].body == []
-        assert any("CUB: give data_root" in note for note in artifact.notes)
+        assert any("CUB: give `data_root" in note for note in artifact.notes)

@@ -74,7 +74,7 @@ def test_the_header_names_the_features(main):
 
 def test_a_missing_benchmark_is_a_dash_with_a_note_how_to_get_it(main):
     assert {row[-1].text for row in main.tables[0].body} == {"–"}
-    assert main.notes[0].startswith("CUB: give data_root=DIR")
+    assert main.notes[0].startswith("CUB: give `data_root=DIR`")
     assert all(verdict.dataset == "tiny (simulated)" for verdict in main.verdicts)
 
 

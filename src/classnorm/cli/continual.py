@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import tyro
 
 from classnorm.cli.console import notice, print_json, print_table, stage_progress
@@ -20,21 +18,11 @@ from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.experiments.engine import Engine
 from classnorm.experiments.experiment import dataset_record
-from classnorm.experiments.streams import (
-    MARKER,
-    SCORES,
-    Chosen,
-    ContinualExperiment,
-    GridName,
-    ImageMode,
-    Selection,
-    default_grid,
-    paper_grid,
-    run_continual,
-    validated,
-)
-from classnorm.report.tables import rich_table
-from classnorm.results.artifact import Table
+from classnorm.experiments.streams import ContinualExperiment, ImageMode, run_continual
+from classnorm.experiments.validation_sequence import Chosen, GridName, Selection, default_grid, paper_grid, validated
+from classnorm.report import STREAM_SCORES, group_results, rich_table, step_table, terminal_table, write_report
+from classnorm.results.numbers import json_number, mean, std
+from classnorm.results.run_folder import Result, result_file
 from classnorm.training import Device
 
 
@@ -44,7 +32,8 @@ class Continual:
 
     Every row takes part: the dataset's own image split (or --image-split, or a stratified one by seed) says which rows
     are for training and which for testing. With --validation-tasks 3 the first three tasks choose the settings that are
-    not given, a fresh model learns the others, and only those count. An interrupted run goes on with --resume.
+    not given, a fresh model learns the others, and only those count. An interrupted run goes on with --resume. Without
+    --json a page with tables and plots is written too; `classnorm report` compares several strategies.
 
     Examples:
       classnorm continual glyphs-light --tasks 5 --strategy agem
@@ -106,26 +95,27 @@ class Continual:
             raise ConfigError("--calibrate needs tasks to choose a bias on; add --validation-tasks 3")
         chosen = self._validated(experiments, out) if self.validation_tasks else []
         experiments = [choice.experiment for choice in chosen] or experiments
-        for experiment in experiments:
-            if not self.resume and (out / f"seed-{experiment.seed}" / MARKER).is_file():
-                notice(f"replacing the finished run {out / f'seed-{experiment.seed}'}", self.output.quiet)
-        documents = []
-        for experiment in experiments:
+        folders = [out / f"seed-{experiment.seed}" for experiment in experiments]
+        for folder in folders:
+            if not self.resume and result_file(folder).is_file():
+                notice(f"replacing the finished run {folder}", self.output.quiet)
+        results = []
+        for experiment, folder in zip(experiments, folders, strict=True):
             with stage_progress(f"seed {experiment.seed}", self.output.quiet) as progress:
-                folder = out / f"seed-{experiment.seed}"
-                document = run_continual(
-                    experiment,
-                    folder,
-                    device=self.device,
-                    resume=self.resume,
-                    progress=progress,
-                    command=command,
+                results.append(
+                    run_continual(
+                        experiment,
+                        folder,
+                        device=self.device,
+                        resume=self.resume,
+                        progress=progress,
+                        command=command,
+                    )
                 )
-                documents.append(document | {"folder": str(folder)})
         if self.output.json:
-            print_json(self._document(dataset, documents, chosen))
+            print_json(self._document(dataset, results, chosen))
         else:
-            self._print(dataset, documents, chosen, out)
+            self._print(dataset, results, chosen, out)
 
     def _experiment(self, dataset: ZeroShotDataset, seed: int) -> ContinualExperiment:
         tasks = _tasks(self.tasks)
@@ -157,53 +147,37 @@ class Continual:
             )
 
     def _document(
-        self, dataset: ZeroShotDataset, documents: Sequence[Mapping[str, Any]], chosen: Sequence[Chosen]
+        self, dataset: ZeroShotDataset, results: Sequence[Result], chosen: Sequence[Chosen]
     ) -> dict[str, Any]:
-        keys = ("seed", "scores", "per_task", "matrix", "config", "stream", "train_seconds", "folder")
-        steps = range(len(documents[0]["per_task"]))
-        names = documents[0]["per_task"][0]
-        mean = {name: _mean([d["scores"][name] for d in documents]) for name in SCORES}
+        keys = ("seed", "scores", "per_task", "matrix", "config", "stream", "train_seconds")
+        runs = [{key: r.document[key] for key in keys} | {"folder": str(r.folder)} for r in results]
+        means = {name: _over_seeds(mean, [run["scores"][name] for run in runs]) for name in STREAM_SCORES}
+        steps = zip(*(run["per_task"] for run in runs), strict=True)
         return {
             "dataset": dataset_record(dataset),
             "strategy": self.strategy,
             "average": "class",
-            "runs": [{key: document[key] for key in keys} for document in documents],
+            "runs": runs,
             "chosen": [{"settings": choice.settings, "edges": list(choice.edges)} for choice in chosen],
-            "mean": mean,
-            "std": {name: _std([d["scores"][name] for d in documents]) for name in SCORES},
-            "scores": mean,
-            "per_task": [{name: _mean([d["per_task"][t][name] for d in documents]) for name in names} for t in steps],
+            "mean": means,
+            "std": {name: _over_seeds(std, [run["scores"][name] for run in runs]) for name in STREAM_SCORES},
+            "scores": means,
+            "per_task": [{name: _over_seeds(mean, [s[name] for s in step]) for name in step[0]} for step in steps],
         }
 
-    def _print(
-        self, dataset: ZeroShotDataset, documents: Sequence[Mapping[str, Any]], chosen: Sequence[Chosen], out: Path
-    ) -> None:
-        rows = [[f"seed {d['seed']}", *(_text(name, d["scores"][name]) for name in SCORES)] for d in documents]
-        if len(documents) > 1:
-            rows.append(["mean", *(_text(name, _mean([d["scores"][name] for d in documents])) for name in SCORES)])
-            rows.append(["std", *(_text(name, _std([d["scores"][name] for d in documents])) for name in SCORES)])
+    def _print(self, dataset: ZeroShotDataset, results: Sequence[Result], chosen: Sequence[Chosen], out: Path) -> None:
+        groups = group_results(results)
         words = {True: ", with class normalization", False: ", without class normalization", None: ""}
-        kind = words[documents[0]["config"].get("class_norm")]
-        title = f"{dataset.name}: {self.strategy}{kind}; percent, forgetting a fraction"
-        print_table(rich_table(Table.of(title, ["run", *SCORES], rows)))
-        names = ("seen", "unseen", "harmonic", "ausuc", "joint", "forgetting")
-        document = documents[0]
-        steps = [
-            [f"after task {t}", *(_text(name, step[name]) for name in names)]
-            for t, step in enumerate(document["per_task"], start=1)
-        ]
-        print_table(
-            rich_table(
-                Table.of(
-                    f"step by step, seed {document['seed']}", ["", "S", "U", "H", "AUSUC", "joint", "forgetting"], steps
-                )
-            )
-        )
+        kind = words[results[0].document["config"].get("class_norm")]
+        print_table(terminal_table(groups, f"{dataset.name}: {self.strategy}{kind}; percent, forgetting a fraction"))
+        for group in groups:
+            print_table(rich_table(step_table(group, f"step by step: {group.label}")))
         if chosen:
             print(f"chosen by {self.select} on the first {self.validation_tasks} tasks: {'; '.join(map(str, chosen))}")
         if any(choice.edges for choice in chosen):
             print("(edge): the smallest or largest value tried; set it by hand, or --select by another score")
-        print(f"runs: {out}")
+        write_report(groups, out / "report", f"{dataset.name}: continual zero-shot results")
+        print(f"runs: {out}\nreport: {out / 'report' / 'index.html'}")
 
 
 def _suffix(config: StreamConfig) -> str:
@@ -222,26 +196,13 @@ def _tasks(text: str | None) -> int | tuple[int, ...] | None:
     return sizes if len(sizes) > 1 else sizes[0]
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _over_seeds(statistic: Callable[[Sequence[float]], float], values: Sequence[float | None]) -> float | None:
+    """Of the values that are defined; None if none is."""
     known = [value for value in values if value is not None]
-    return round(float(np.mean(known)), 4) if known else None
-
-
-def _std(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return (round(float(np.std(known, ddof=1)), 4) if len(known) > 1 else 0.0) if known else None
-
-
-def _text(name: str, value: float | None) -> str:
-    if value is None or math.isnan(value):
-        return "–"
-    return f"{value:.2f}" if name == "forgetting" else f"{value:.1f}"
+    return json_number(statistic(known)) if known else None
 
 
 def main(arguments: Sequence[str], program: str) -> None:
     configs = {name: strategy.Config for name, strategy in STRATEGIES.items()}
-    analytic = "analytic" in arguments or "--strategy=analytic" in arguments
-    if analytic and ("--class-norm" in arguments or "--no-class-norm" in arguments):
-        raise ConfigError("strategy analytic trains no embedder to normalize; leave out --class-norm")
     command = parse_with_settings(Continual, arguments, program, "strategy", "sequential", configs)
     command.run(shlex.join([*program.split(), *arguments]))

@@ -113,6 +113,7 @@ def parse_with_settings(
     chosen = [default, *flag_values(arguments, flag)][-1]
     if chosen not in configs:
         raise unknown_name(flag, chosen, configs)
+    _refuse_other_settings(arguments, flag, chosen, configs)
     names = ", ".join(configs)
     help_text = f"Which {flag}: {names}. Each has settings of its own: {program} --{flag} NAME --help."
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
@@ -124,6 +125,16 @@ def parse_with_settings(
         command.__name__, fields, bases=(command,), namespace={"__doc__": command.__doc__}, frozen=True, kw_only=True
     )
     return parse(typed, _with_truth_values(arguments, configs[chosen]), program)
+
+
+def _refuse_other_settings(arguments: Sequence[str], flag: str, chosen: str, configs: Mapping[str, type[Any]]) -> None:
+    """Raise for a setting that others have but the chosen one has not."""
+    settings = {name: [field.name for field in dataclasses.fields(config)] for name, config in configs.items()}
+    flags = {argument.partition("=")[0].replace("_", "-") for argument in arguments}
+    for name in itertools.chain(*settings.values()):
+        option = name.replace("_", "-")
+        if name not in settings[chosen] and flags & {f"--{option}", f"--no-{option}"}:
+            raise ConfigError(f"{flag} {chosen} has no setting {name}; leave out --{option}")
 
 
 def load_plugins(arguments: Sequence[str]) -> None:

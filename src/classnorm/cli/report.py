@@ -13,17 +13,19 @@ from classnorm.cli.console import notice, print_json, print_table
 from classnorm.cli.options import OutputOptions, parse
 from classnorm.errors import ConfigError
 from classnorm.report import (
-    SCORES,
+    STEPS,
     Comparison,
     Group,
     by_dataset,
     comparisons,
-    csv_document,
+    csv_documents,
     difference_table,
     group_results,
     latex_document,
     markdown_document,
+    mean_matrix,
     rich_table,
+    task_values,
     terminal_table,
     write_report,
 )
@@ -41,10 +43,11 @@ class Report:
       classnorm report runs/CUB/classnorm-reference runs/CUB/classnorm-baseline --out report/cub
       classnorm report runs --against baseline --format latex
       classnorm report runs/CUB/classnorm-reference runs/CUB/analyze-variance
+      classnorm report runs/CUB/continual-ewc-cn runs/CUB/continual-analytic
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS…")]
-    """Run folders, or folders above them; also what `reproduce` and `analyze` made."""
+    """Run folders of `train` and `continual`, or folders above them; also what `reproduce` and `analyze` made."""
     out: Path = Path("report")
     """Folder for the page, the tables and the plots."""
     title: str = "Zero-shot results"
@@ -60,7 +63,9 @@ class Report:
             raise ConfigError("no RUNS given; name the folders of finished runs, or folders above them")
         artifacts = find_artifacts(self.runs)
         groups = group_results(find_results(self.runs, may_be_empty=bool(artifacts)))
-        compared = comparisons(groups, self.against) if groups else {}
+        if self.against is not None and all(group.is_stream for group in groups):
+            raise ConfigError("--against compares runs of `train`, and RUNS holds none; leave it out")
+        compared = comparisons(groups, self.against)
         written = write_report(groups, self.out, self.title, compared, artifacts)
         if self.output.json:
             print_json(json_numbers(_document(groups, compared, written)))
@@ -68,7 +73,7 @@ class Report:
         if self.format == "terminal":
             _print_tables(groups, compared)
         elif self.format == "csv":
-            print(csv_document(groups), end="")
+            print("\n".join(csv_documents(groups).values()), end="")
         else:
             document = markdown_document if self.format == "markdown" else latex_document
             print(document(groups, compared), end="")
@@ -78,25 +83,38 @@ class Report:
 def _print_tables(groups: Sequence[Group], compared: Mapping[str, Comparison]) -> None:
     for name, part in by_dataset(groups).items():
         print_table(terminal_table(part, name))
-        if compared[name].differences:
+        if name in compared and compared[name].differences:
             table = rich_table(difference_table(compared[name]))
             table.caption = "percentage points; [95 % interval by a paired bootstrap over the test classes]"
             print_table(table)
 
 
 def _document(groups: Sequence[Group], compared: Mapping[str, Comparison], written: Sequence[Path]) -> dict[str, Any]:
-    summary = [
-        {"model": g.label, "dataset": g.dataset, "seeds": len(g.results)}
-        | {"mean": {n: g.mean(n) for n in SCORES}, "std": {n: g.std(n) for n in SCORES}}
-        for g in groups
-    ]
+    summaries = {
+        stream: [
+            {"model": g.label, "dataset": g.dataset, "seeds": len(g.results)}
+            | {"mean": {n: g.mean(n) for n in g.scores}, "std": {n: g.std(n) for n in g.scores}}
+            | (_steps(g) if stream else {})
+            for g in groups
+            if g.is_stream == stream
+        ]
+        for stream in (False, True)
+    }
     differences = [
         {"dataset": name, "model": label, "against": comparison.reference.label}
         | {score: asdict(difference) for score, difference in scores.items()}
         for name, comparison in compared.items()
         for label, scores in comparison.differences.items()
     ]
-    return {"groups": summary, "differences": differences, "files": [str(path) for path in written]}
+    files = [str(path) for path in written]
+    return {"groups": summaries[False], "streams": summaries[True], "differences": differences, "files": files}
+
+
+def _steps(group: Group) -> dict[str, Any]:
+    """Means over seeds after each task, and on each task."""
+    means = {name: task_values(group.results, name).mean(axis=0).tolist() for name in STEPS}
+    per_task = [dict(zip(means, step, strict=True)) for step in zip(*means.values(), strict=True)]
+    return {"per_task": per_task, "matrix": mean_matrix(group).tolist()}
 
 
 def main(arguments: Sequence[str], program: str) -> None:

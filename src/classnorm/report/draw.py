@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from classnorm.report.plots import COLORS, legend, new_figure, plain
+from classnorm.report.plots import COLORS, Style, legend, new_figure, plain
 from classnorm.results.artifact import Plot, Series
+from classnorm.results.numbers import number_text
 
 __all__ = ["draw"]
 
@@ -46,15 +49,21 @@ _DASHES: dict[str, Any] = {
     "plain": (0, (4, 1.5)),
 }
 _BOX = "#C9DCEB"
+_NUMBERED = 15  # a heat map with more rows shows no numbers
 _LETTER, _LINE = 3.9, 8.5  # points that a letter is wide and a line is high, in names of 7 points
 
 
-def draw(plot: Plot) -> Figure:
-    """The figure of a plot."""
+def draw(plot: Plot, look: Mapping[str, Style] | None = None) -> Figure:
+    """The figure of a plot; lines whose labels are in `look` are drawn in that style."""
+    if plot.kind == "heatmap":
+        return _heatmap(plot)
     lines = len(plot.series) if plot.kind == "lines" else 1
     figure = new_figure(3.0, lines + len(plot.lines_at))
     axes = figure.subplots()
-    {"lines": _lines, "boxes": _boxes, "histogram": _histogram, "points": _points}[plot.kind](axes, plot)
+    if plot.kind == "lines":
+        _lines(axes, plot, look or {})
+    else:
+        {"boxes": _boxes, "histogram": _histogram, "points": _points}[plot.kind](axes, plot)
     handles: list[Any] = list(axes.get_legend_handles_labels()[0])
     for label, height in plot.lines_at.items():
         handles.append(axes.axhline(height, color="0.4", linewidth=0.9, linestyle=(0, (2, 2)), label=label, zorder=1))
@@ -73,22 +82,49 @@ def _color(series: Series) -> str:
     return _MODELS.get(series.model, _BLUE)
 
 
-def _lines(axes: Axes, plot: Plot) -> None:
+def _lines(axes: Axes, plot: Plot, look: Mapping[str, Style]) -> None:
     for series in plot.series:
-        color = _color(series)
-        marker = "o" if series.model == "measured" else None
+        style = look.get(series.label) or Style(
+            _color(series), _DASHES.get(series.variant, "-"), "o" if series.model == "measured" else ""
+        )
         axes.plot(
             series.x,
             series.y,
-            color=color,
-            linestyle=_DASHES.get(series.variant, "-"),
+            color=style.color,
+            linestyle=style.dash,
             linewidth=1.4,
-            marker=marker,
+            marker=style.marker,
             markersize=4,
-            label=series.label,
+            label=textwrap.fill(series.label, 60),
         )
         if series.low is not None and series.high is not None:
-            axes.fill_between(series.x, series.low, series.high, color=color, alpha=0.15, linewidth=0)
+            axes.fill_between(series.x, series.low, series.high, color=style.color, alpha=0.15, linewidth=0)
+    if all(value.is_integer() for series in plot.series for value in map(float, series.x)):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _heatmap(plot: Plot) -> Figure:
+    """A square of cells, with values where there is room; a line separates tasks learnt from tasks to come."""
+    values = np.array([series.y for series in plot.series])
+    low, high = plot.limits or (0.0, 100.0)
+    figure = new_figure(4.1, 0)
+    axes = figure.subplots()
+    image = axes.imshow(values, cmap="Blues", vmin=low, vmax=high)
+    ticks = np.unique(np.linspace(0, len(values) - 1, min(len(values), _NUMBERED)).round().astype(int))
+    axes.set_xticks(ticks, [f"{plot.series[0].x[i]:g}" for i in ticks], fontsize=8)
+    axes.set_yticks(ticks, [plot.series[i].label for i in ticks], fontsize=8)
+    if len(values) <= _NUMBERED:
+        for (row, column), value in np.ndenumerate(values):
+            color = "white" if value - low > 0.65 * (high - low) else "0.15"
+            size = 9 if len(values) <= 10 else 6.5
+            axes.text(column, row, number_text(value, 0), ha="center", va="center", fontsize=size, color=color)
+    steps = np.arange(len(values)) - 0.5
+    axes.step([*steps, len(values) - 0.5], [*steps, len(values) - 0.5], where="post", color=_RED, linewidth=1.2)
+    axes.set(xlabel=plot.x_label, ylabel=plot.y_label)
+    axes.set_title(textwrap.fill(plot.title, 58), fontsize=10)
+    axes.spines[:].set_visible(False)
+    figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03).outline.set_visible(False)
+    return figure
 
 
 def _boxes(axes: Axes, plot: Plot) -> None:

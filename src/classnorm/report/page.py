@@ -16,28 +16,22 @@ from classnorm.report.class_results import worst_classes
 from classnorm.report.differences import MEANING, Comparison
 from classnorm.report.plots import Style
 from classnorm.report.provenance import facts
+from classnorm.report.streams import STEPS, step_table
 from classnorm.report.stylesheet import STYLE
-from classnorm.report.summary import SCORES, Group, best_group, unseen_examples
-from classnorm.report.tables import Cell, Table, difference_table, html_table, results_table
+from classnorm.report.summary import Group, best_group, unseen_examples
+from classnorm.report.tables import Cell, Table, difference_table, html_table, results_note, results_table
 
 __all__ = ["Section", "html_document", "html_image", "page"]
-
-_CAPTIONS = {
-    "curve": "Seen–unseen curves",
-    "calibration": "U, S and H against the scale of the seen scores",
-    "calibration-bias": "U, S and H against the bias of the seen scores",
-    "classes": "Accuracy of the single classes",
-    "training": "Training loss by epoch",
-}
 
 
 @dataclass(frozen=True)
 class Section:
-    """All there is to say about one dataset."""
+    """All there is to say about one dataset, or one stream."""
 
     name: str
     groups: Sequence[Group]
-    comparison: Comparison
+    comparison: Comparison | None
+    """None for streams."""
     pictures: Mapping[str, bytes]
     """What it shows → PNG file."""
 
@@ -47,12 +41,11 @@ def page(sections: Sequence[Section], look: Mapping[str, Style], title: str, mor
     colors = {label: style.color for label, style in look.items()}
     parts = [f"<h1>{html.escape(title)}</h1>"]
     for section in sections:
-        parts += _section(section, colors)
-    if not sections:
-        return html_document(title, [*parts, *more])
-    meaning = "".join(f"<dt>{short}</dt><dd>{html.escape(text)}</dd>" for short, text in SCORES.values())
-    scores = f"<h2>What the scores mean</h2><p>Percent, averaged over classes.</p><dl>{meaning}</dl>"
-    return html_document(title, [*parts, *more, scores])
+        parts += (_stream_section if section.groups[0].is_stream else _section)(section, colors)
+    meanings = dict(pair for section in sections for pair in section.groups[0].scores.values())
+    words = "".join(f"<dt>{short}</dt><dd>{html.escape(text)}</dd>" for short, text in meanings.items())
+    scores = f"<h2>What the scores mean</h2><p>Percent, averaged over classes.</p><dl>{words}</dl>"
+    return html_document(title, [*parts, *more, *([scores] if words else [])])
 
 
 def html_document(title: str, parts: Sequence[str]) -> str:
@@ -67,29 +60,69 @@ def html_document(title: str, parts: Sequence[str]) -> str:
 
 def _section(section: Section, colors: Mapping[str, str]) -> list[str]:
     groups, best = section.groups, best_group(section.groups)
-    table = results_table(groups)
-    marks = " <b>Best</b> and <u>second best</u> of each column." if table.is_ranked else ""
     return [
         _heading(section),
-        html_table(table, colors),
-        f'<p class="note">Percent, mean ± standard deviation over seeds; seconds of the final training.{marks}</p>',
+        _results(groups, colors),
         _differences(section.comparison, colors),
-        _plots(section, "Seen against unseen classes", "", ("curve",)),
+        _plots(section, "Seen against unseen classes", "", {"curve": "Seen–unseen curves"}),
         _plots(
             section,
             "Calibration",
             "What becomes of the scores as the seen ones are scaled, or lowered by a bias. Solid: test; dashed: "
             "validation, for runs that have it. Dotted: the values in use, chosen on validation or given by hand.",
-            ("calibration", "calibration-bias"),
+            {
+                "calibration": "U, S and H against the scale of the seen scores",
+                "calibration-bias": "U, S and H against the bias of the seen scores",
+            },
         ),
-        _plots(section, "Classes one by one", "", ("classes",)),
+        _plots(section, "Classes one by one", "", {"classes": "Accuracy of the single classes"}),
         _class_list(groups),
         _confusions(best),
         _gallery(best),
-        _plots(section, "Training", "", ("training",)),
-        "<h3>Provenance</h3>",
-        *(_provenance(group, colors) for group in groups),
+        _plots(section, "Training", "", {"training": "Training loss by epoch"}),
+        _provenance(groups, colors),
     ]
+
+
+def _stream_section(section: Section, colors: Mapping[str, str]) -> list[str]:
+    groups = section.groups
+    document = groups[0].results[0].document
+    sizes = ", ".join(map(str, document["stream"]["tasks"]))
+    inputs = f"the images, with {document['encoder']} trained along" if document["encoder"] else "features"
+    seeds = {tuple(result.document["seed"] for result in group.results) for group in groups}
+    notes = ["After each task all classes compete, those still to come as well."]
+    if before := document["stream"]["part"][0]:
+        notes.append(f"The first {before} tasks chose settings and are left out; those reported are counted from 1.")
+    if len(seeds) > 1:
+        notes.append("The strategies ran with different seeds, that is, on different orders of the classes.")
+    numbers = (_details(group, colors, html_table(step_table(group), {})) for group in groups)
+    return [
+        f"<h2>{html.escape(section.name)}</h2><p>Tasks of {sizes} classes, {document['stream']['image_split']} image "
+        f"split, learnt from {html.escape(inputs)}. {' '.join(notes)}</p>",
+        _results(groups, colors),
+        _plots(
+            section,
+            "Task by task",
+            "Lines: mean over seeds; bands: from the lowest to the highest seed.",
+            {f"stream-{name}": meaning for name, (_, meaning) in STEPS.items()},
+        ),
+        "<h4>In numbers</h4>",
+        *numbers,
+        _plots(
+            section,
+            "Accuracy on each task after each task",
+            "Percent, all classes competing, mean over seeds. Below the line: tasks already learnt; a column that "
+            "fades downwards is a task being forgotten. Above it: tasks still to come, known by descriptions only.",
+            {f"stream-matrix-{i}": f"Accuracy on each task, {g.label}" for i, g in enumerate(groups, start=1)},
+        ),
+        _provenance(groups, colors),
+    ]
+
+
+def _results(groups: Sequence[Group], colors: Mapping[str, str]) -> str:
+    table = results_table(groups)
+    marks = " <b>Best</b> and <u>second best</u> of each column." if table.is_ranked else ""
+    return f'{html_table(table, colors)}<p class="note">{results_note(groups)}.{marks}</p>'
 
 
 def _heading(section: Section) -> str:
@@ -102,15 +135,15 @@ def _heading(section: Section) -> str:
     )
 
 
-def _differences(comparison: Comparison, colors: Mapping[str, str]) -> str:
-    if not comparison.differences:
+def _differences(comparison: Comparison | None, colors: Mapping[str, str]) -> str:
+    if comparison is None or not comparison.differences:
         return ""
     table = html_table(difference_table(comparison), colors)
     return f'<h3>Differences</h3>{table}<p class="note">{html.escape(MEANING)}</p>'
 
 
-def _plots(section: Section, heading: str, text: str, names: Sequence[str]) -> str:
-    pictures = [html_image(section.pictures[name], _CAPTIONS[name]) for name in names if name in section.pictures]
+def _plots(section: Section, heading: str, text: str, captions: Mapping[str, str]) -> str:
+    pictures = [html_image(section.pictures[name], captions[name]) for name in captions if name in section.pictures]
     if not pictures:
         return ""
     words = f"<p>{html.escape(text)}</p>" if text else ""
@@ -179,7 +212,15 @@ def html_image(picture: bytes, text: str) -> str:
     return f'<img alt="{html.escape(text)}" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
 
 
-def _provenance(group: Group, colors: Mapping[str, str]) -> str:
-    entries = "".join(f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in facts(group).items())
+def _provenance(groups: Sequence[Group], colors: Mapping[str, str]) -> str:
+    parts = ["<h3>Provenance</h3>"]
+    for group in groups:
+        entries = "".join(f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in facts(group).items())
+        parts.append(_details(group, colors, f"<dl>{entries}</dl>"))
+    return "".join(parts)
+
+
+def _details(group: Group, colors: Mapping[str, str], content: str) -> str:
+    """What can be opened beneath the group's name."""
     dot = f'<span class="dot" style="background:{colors[group.label]}"></span>'
-    return f"<details><summary>{dot}{html.escape(group.label)}</summary><dl>{entries}</dl></details>"
+    return f"<details><summary>{dot}{html.escape(group.label)}</summary>{content}</details>"

@@ -15,20 +15,41 @@ def facts(group: Group) -> dict[str, str]:
     facts = {
         "command": _values(group, lambda d: d.get("command")),
         "dataset checksum": _values(group, lambda d: d["dataset"]["checksum"]),
-        "split": _values(group, lambda d: d["dataset"].get("split_version") or d["dataset"]["provenance"].get("split")),
-        "split checksum": _values(group, lambda d: d["dataset"]["split_checksum"]),
+        **(_stream_facts if group.is_stream else _run_facts)(group),
         "data": _values(group, lambda d: _pairs(d["dataset"]["provenance"])),
         "settings": _values(group, lambda d: _pairs(d["config"])),
         "seeds": ", ".join(str(result.document["seed"]) for result in group.results),
-        "calibration": _values(group, lambda d: d["calibration"]),
-        "validation": _values(group, lambda d: _validation(d.get("validation"))),
-        "parameters": _values(group, lambda d: d.get("parameters")),
         "device": _values(group, lambda d: f"{d.get('device', 'unknown')}, {d.get('threads', '?')} threads"),
         "versions": _values(group, lambda d: _pairs(d["versions"])),
         "made": _values(group, lambda d: d.get("created")),
         "run folders": ", ".join(str(result.folder) for result in group.results),
     }
     return {name: value for name, value in facts.items() if value}
+
+
+def _run_facts(group: Group) -> dict[str, str]:
+    return {
+        "split": _values(group, lambda d: d["dataset"].get("split_version") or d["dataset"]["provenance"].get("split")),
+        "split checksum": _values(group, lambda d: d["dataset"]["split_checksum"]),
+        "calibration": _values(group, lambda d: d["calibration"]),
+        "validation": _values(group, lambda d: _validation(d.get("validation"))),
+        "parameters": _values(group, lambda d: d.get("parameters")),
+    }
+
+
+def _stream_facts(group: Group) -> dict[str, str]:
+    return {
+        "stream checksum": _values(group, lambda d: d["stream"]["checksum"]),
+        "image split": _values(group, lambda d: d["stream"]["image_split"]),
+        "encoder": _values(group, lambda d: d["encoder"] and f"{d['encoder']}, images of {d['image_size']} px"),
+        "chosen": _values(group, lambda d: d.get("chosen") and _chosen(d)),
+    }
+
+
+def _chosen(document: dict[str, Any]) -> str:
+    """The settings that a validation sequence chose, and by what."""
+    chosen = {name: document["config"][name] for name in document["chosen"]["settings"]}
+    return f"{_pairs(chosen)} by {document['chosen']['by']} on {document['stream']['part'][0]} tasks before these"
 
 
 def _values(group: Group, read: Callable[[dict[str, Any]], Any]) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,16 @@ from classnorm.report.class_results import ClassResults, class_results
 from classnorm.results.numbers import mean, mean_text, std
 from classnorm.results.run_folder import Result
 
-__all__ = ["SCORES", "Group", "best_group", "by_dataset", "group_results", "unseen_examples"]
+__all__ = [
+    "SCORES",
+    "STREAM_SCORES",
+    "Group",
+    "best_group",
+    "by_dataset",
+    "group_results",
+    "score_digits",
+    "unseen_examples",
+]
 
 SCORES = {
     "unseen": ("U", "accuracy on unseen classes, all classes competing"),
@@ -27,14 +37,35 @@ SCORES = {
 """Name in JSON → (column title, meaning). Percentages, averaged over classes."""
 
 
+STREAM_SCORES = {
+    "mSA": ("mSA", "accuracy on the classes learnt so far, mean over all tasks"),
+    "mUA": ("mUA", "accuracy on the classes still to come, mean over all tasks but the last"),
+    "mH": ("mH", "harmonic mean of the two after each task, mean over all tasks but the last"),
+    "mAUC": ("mAUC", "area under the seen–unseen curve after each task, mean over all tasks but the last"),
+    "mJA": ("mJA", "accuracy on all classes, mean over all tasks"),
+    "forgetting": ("forgetting", "fall of the accuracy on a task since its best, a fraction; lower is better"),
+}
+"""The same for streams."""
+
+
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in the seed only."""
+    """Runs that differ in the seed only, or in settings that each chose on tasks of its own."""
 
     label: str
     dataset: str
-    """The dataset's name, with what tells it apart where several versions of one dataset are reported."""
+    """The dataset's name, with what tells it apart where several versions of one dataset are reported; for a stream,
+    with its tasks."""
     results: tuple[Result, ...]
+
+    @property
+    def is_stream(self) -> bool:
+        return self.results[0].kind == "stream"
+
+    @property
+    def scores(self) -> dict[str, tuple[str, str]]:
+        """The scores of this kind of run: name in JSON → (column title, meaning)."""
+        return STREAM_SCORES if self.is_stream else SCORES
 
     @cached_property
     def classes(self) -> ClassResults:
@@ -43,7 +74,7 @@ class Group:
 
     def values(self, name: str) -> list[float]:
         """One value per seed; `train_seconds` and `fit_seconds` as well as scores."""
-        if name in SCORES:
+        if name in self.scores:
             return [result.scores[name] for result in self.results]
         return [float(result.document[name]) for result in self.results]
 
@@ -56,7 +87,12 @@ class Group:
 
     def cell(self, name: str) -> str:
         """`mean ± std` for a table."""
-        return mean_text(self.values(name))
+        return mean_text(self.values(name), score_digits(name))
+
+
+def score_digits(name: str) -> int:
+    """Digits that a table shows of a score."""
+    return 2 if name == "forgetting" else 1
 
 
 def group_results(results: Sequence[Result]) -> list[Group]:
@@ -64,45 +100,84 @@ def group_results(results: Sequence[Result]) -> list[Group]:
     groups: dict[str, list[Result]] = {}
     for result in results:
         document = result.document
-        key = json.dumps(
-            [document["dataset"]["checksum"], document["method"], document["recipe"], document["config"]],
-            sort_keys=True,
-        )
-        groups.setdefault(key, []).append(result)
+        key = [_data(document), _model(document), document.get("chosen"), _settings(document)]
+        groups.setdefault(json.dumps(key, sort_keys=True), []).append(result)
     members = [sorted(group, key=lambda r: r.document["seed"]) for group in groups.values()]
-    firsts = [group[0] for group in members]
-    return [Group(_label(group[0], firsts), _dataset_title(group[0], firsts), tuple(group)) for group in members]
-
-
-def _label(result: Result, others: Sequence[Result]) -> str:
-    """Method and recipe, and the settings in which runs of both on the same data differ."""
-    own = result.document
-    same = [
-        other.document["config"]
-        for other in others
-        if all(other.document[name] == own[name] for name in ("method", "recipe"))
-        and other.document["dataset"]["checksum"] == own["dataset"]["checksum"]
+    firsts = [group[0].document for group in members]
+    return [
+        Group(_label(first, firsts), _title(first, firsts), tuple(group))
+        for first, group in zip(firsts, members, strict=True)
     ]
-    config = own["config"]
-    differing = [name for name in config if any(other.get(name) != config[name] for other in same)]
-    return f"{own['method']} · {own['recipe']}" + "".join(f", {name} {config[name]}" for name in differing)
 
 
-def _dataset_title(result: Result, others: Sequence[Result]) -> str:
+def _data(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What the runs of one table have in common: the dataset and, for a stream, its tasks and inputs.
+
+    The order of the classes is the seed's.
+    """
+    data = {"checksum": document["dataset"]["checksum"]}
+    if "stream" in document:
+        data |= {name: value for name, value in document["stream"].items() if name != "checksum"}
+        data |= {name: document.get(name) for name in ("encoder", "image_size")}
+    return data
+
+
+def _model(document: Mapping[str, Any]) -> str:
+    if "stream" in document:
+        return f"{document['strategy']}{' + CN' if document['config'].get('class_norm') else ''}"
+    return f"{document['method']} · {document['recipe']}"
+
+
+def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that were given; a validation sequence chooses others for each seed."""
+    chosen = (document.get("chosen") or {"settings": ()})["settings"]
+    return {name: value for name, value in document["config"].items() if name not in chosen}
+
+
+def _label(document: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
+    """The model, and in what runs of it on the same data differ."""
+    same = [o for o in others if _model(o) == _model(document) and _data(o) == _data(document)]
+    settings = _settings(document)
+    differing = [name for name in settings if any(_settings(o).get(name) != settings[name] for o in same)]
+    label = _model(document) + "".join(f", {name} {settings[name]}" for name in differing)
+    if any(o.get("chosen") != document.get("chosen") for o in same):
+        chosen = document.get("chosen")
+        label += f", {' and '.join(chosen['settings'])} chosen by {chosen['by']}" if chosen else ", nothing chosen"
+    return label
+
+
+def _title(document: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
+    """The dataset's title and, for a stream, its tasks and what tells it apart from other streams of the dataset."""
+    title = _dataset_title(document["dataset"], [o["dataset"] for o in others])
+    if "stream" not in document:
+        return title
+    checksum, words = document["dataset"]["checksum"], _stream_words(document)
+    streams = [_stream_words(o) for o in others if "stream" in o and o["dataset"]["checksum"] == checksum]
+    rivals = [stream for stream in streams if stream[0] == words[0]]
+    return ", ".join([title, words[0], *(w for i, w in enumerate(words) if any(r[i] != w for r in rivals))])
+
+
+def _stream_words(document: Mapping[str, Any]) -> tuple[str, ...]:
+    stream = document["stream"]
+    first, sizes = stream["part"][0] + 1, stream["tasks"]
+    tasks = f"tasks {first} to {first + len(sizes) - 1}" if first > 1 else f"{len(sizes)} tasks"
+    encoder = f"{document['encoder']} at {document['image_size']} px" if document["encoder"] else "features"
+    return tasks, f"of {', '.join(map(str, sizes))} classes", f"{stream['image_split']} image split", f"from {encoder}"
+
+
+def _dataset_title(dataset: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
     """The dataset's name; with its features, then its checksum, where other data under that name is reported too."""
-    own = result.document["dataset"]
-    rivals = [o.document["dataset"] for o in others if o.document["dataset"]["name"] == own["name"]]
-    rivals = [rival for rival in rivals if rival["checksum"] != own["checksum"]]
+    rivals = [o for o in others if o["name"] == dataset["name"] and o["checksum"] != dataset["checksum"]]
     if not rivals:
-        return str(own["name"])
-    features = own["provenance"].get("features")
+        return str(dataset["name"])
+    features = dataset["provenance"].get("features")
     if features and all(rival["provenance"].get("features") != features for rival in rivals):
-        return f"{own['name']}, {features} features"
-    return f"{own['name']}, checksum {own['checksum'][:8]}"
+        return f"{dataset['name']}, {features} features"
+    return f"{dataset['name']}, checksum {dataset['checksum'][:8]}"
 
 
 def by_dataset(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """The groups of each dataset, in order of appearance."""
+    """The groups of each dataset or stream, in order of appearance."""
     parts: dict[str, list[Group]] = {}
     for group in groups:
         parts.setdefault(group.dataset, []).append(group)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from classnorm.metrics.bootstrap import Difference
 from classnorm.report.differences import Comparison
-from classnorm.report.summary import SCORES, Group
+from classnorm.report.summary import SCORES, Group, score_digits
 from classnorm.results.artifact import Cell, Table, ranks
 from classnorm.results.numbers import signed
 
@@ -28,6 +28,7 @@ __all__ = [
     "html_table",
     "latex_table",
     "markdown_table",
+    "results_note",
     "results_table",
     "terminal_table",
 ]
@@ -37,22 +38,32 @@ _TIMES = ("train_seconds", "fit_seconds")
 
 def group_ranks(groups: Sequence[Group], name: str) -> list[int | None]:
     """The ranks of the groups' means; a model alone has none."""
-    return [None] if len(groups) == 1 else ranks([group.mean(name) for group in groups])
+    means = [group.mean(name) for group in groups]
+    return [None] if len(groups) == 1 else ranks(means, score_digits(name), lower_is_better=name == "forgetting")
 
 
 def results_table(groups: Sequence[Group], title: str = "") -> Table:
     """Mean ± standard deviation of each score, one row per group of one dataset."""
-    rank = {name: group_ranks(groups, name) for name in SCORES}
+    scores = groups[0].scores
+    rank = {name: group_ranks(groups, name) for name in scores}
     body = [
         [
             Cell(group.label),
             Cell(str(len(group.results))),
-            *(Cell(group.cell(name), rank[name][i]) for name in SCORES),
+            *(Cell(group.cell(name), rank[name][i]) for name in scores),
             Cell(group.cell("train_seconds")),
         ]
         for i, group in enumerate(groups)
     ]
-    return Table(title, ["model", "seeds", *(short for short, _ in SCORES.values()), "seconds"], body)
+    first = "strategy" if groups[0].is_stream else "model"
+    return Table(title, [first, "seeds", *(short for short, _ in scores.values()), "seconds"], body)
+
+
+def results_note(groups: Sequence[Group]) -> str:
+    """What the numbers of the results table are."""
+    if groups[0].is_stream:
+        return "Percent, forgetting a fraction; mean ± standard deviation over seeds; seconds of learning"
+    return "Percent, mean ± standard deviation over seeds; seconds of the final training"
 
 
 def difference_table(comparison: Comparison, title: str = "") -> Table:
@@ -76,7 +87,10 @@ def terminal_table(groups: Sequence[Group], title: str) -> RichTable:
     table = results_table(groups, title)
     rich = rich_table(table)
     marks = "; * best, + second best" if table.is_ranked else ""
-    rich.caption = f"percent, averaged over classes; mean ± std over seeds; seconds of the final training{marks}"
+    words = "percent, averaged over classes; mean ± std over seeds; seconds of the final training"
+    if groups[0].is_stream:
+        words = "percent, averaged over classes; forgetting a fraction; mean ± std over seeds; seconds of learning"
+    rich.caption = f"{words}{marks}"
     return rich
 
 
@@ -164,22 +178,24 @@ def html_table(table: Table, colors: Mapping[str, str]) -> str:
 
 
 def csv_document(groups: Sequence[Group]) -> str:
-    """One row per group of any dataset, every number in a column of its own; empty where it is undefined."""
-    names = (*SCORES, *_TIMES)
+    """One row per group of any dataset, every number in a column of its own; empty where it is undefined.
+
+    The groups are of one kind: streams have columns of their own.
+    """
+    kinds, times = (("strategy",), _TIMES[:1]) if groups[0].is_stream else (("method", "recipe"), _TIMES)
+    names = (*groups[0].scores, *times)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     columns = [f"{name}_{statistic}" for name in names for statistic in ("mean", "std")]
-    writer.writerow(["dataset", "model", "method", "recipe", "seeds", *columns, "dataset_checksum", "split_checksum"])
+    writer.writerow(["dataset", "model", *kinds, "seeds", *columns, "dataset_checksum", "split_checksum"])
     for group in groups:
         document = group.results[0].document
         numbers = []
         for name in names:
             numbers += [_number(group.mean(name)), _number(group.std(name)) if len(group.results) > 1 else ""]
+        words = [group.dataset, group.label, *(document[kind] for kind in kinds), str(len(group.results))]
         checksums = [document["dataset"]["checksum"], document["dataset"]["split_checksum"]]
-        seeds = str(len(group.results))
-        writer.writerow(
-            [group.dataset, group.label, document["method"], document["recipe"], seeds, *numbers, *checksums]
-        )
+        writer.writerow([*words, *numbers, *checksums])
     return buffer.getvalue()
 
 

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from classnorm.continual import TaskStream, configure, read_image_split
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import TrainingError
-from classnorm.experiments.streams import (
-    SCORES,
-    VALIDATION_TASKS,
-    Chosen,
-    ContinualExperiment,
-    Selection,
-    read_scores,
-    validated,
-)
+from classnorm.experiments.streams import ContinualExperiment
+from classnorm.experiments.validation_sequence import VALIDATION_TASKS, Chosen, Selection, validated
+from classnorm.report.streams import task_curve
+from classnorm.report.summary import STREAM_SCORES
 from classnorm.reproduce.benchmarks import Benchmark
 from classnorm.reproduce.published import published_table
 from classnorm.reproduce.reproduction import Reproduction
-from classnorm.results.artifact import Artifact, Plot, Series, Table
+from classnorm.results.artifact import Artifact, Plot, Table
 from classnorm.results.numbers import mean, mean_text, number_text, signed
+from classnorm.results.run_folder import Result
 from classnorm.results.verdicts import Verdict, judge_difference
 
 __all__ = ["ARMS", "Arm", "czsl_curves", "czsl_table"]
@@ -65,7 +61,7 @@ ARMS = (
 
 _COMPARED = "sequential"  # the strategy on which the selection scores are compared
 
-Runs = dict[tuple[str, Protocol], list[dict[str, Any]]]
+Runs = dict[tuple[str, Protocol], list[Result]]
 """(arm, protocol) → a result per seed."""
 Choices = dict[str, list[Chosen]]
 """Arm → the choice of each seed's validation sequence."""
@@ -112,16 +108,16 @@ def _run(reproduction: Reproduction, benchmark: Benchmark) -> tuple[Runs, Choice
 
 def _finished(
     reproduction: Reproduction, benchmark: Benchmark, experiments: Sequence[ContinualExperiment]
-) -> dict[str, Any]:
+) -> dict[str, Result]:
     """The result of each, by name."""
     failed = reproduction.run(f"{benchmark.name}: streams", experiments)
     if failed:
         raise TrainingError(f"{benchmark.name}: {next(iter(failed.values())).message}")
-    return {experiment.name: read_scores(reproduction.runs / experiment.name) for experiment in experiments}
+    return {experiment.name: Result.read(reproduction.runs / experiment.name) for experiment in experiments}
 
 
-def _values(runs: Sequence[Mapping[str, Any]], score: str) -> list[float]:
-    return [float(run["scores"][score]) for run in runs]
+def _values(runs: Sequence[Result], score: str) -> list[float]:
+    return [run.scores[score] for run in runs]
 
 
 _CONCLUSION = (
@@ -143,7 +139,8 @@ def czsl_table(reproduction: Reproduction) -> Artifact:
             verdicts += _verdicts(benchmark, protocol, runs)
         tables.append(_selection_table(reproduction, benchmark))
         notes += _edge_notes(benchmark, choices)
-        data[benchmark.label] = {" | ".join(key): [run["scores"] for run in group] for key, group in runs.items()}
+        scores = {" | ".join(key): [run.document["scores"] for run in group] for key, group in runs.items()}
+        data[benchmark.label] = scores
     tables.append(published_table("czsl-table", "The paper's figures (ResNet-18 trained along)"))
     return Artifact(
         "czsl-table",
@@ -166,9 +163,9 @@ def _selection_table(reproduction: Reproduction, benchmark: Benchmark) -> Table:
             chosen = validated(experiments, reproduction.runs, reproduction.engine, score=score, progress=progress)
             finished = _finished(reproduction, benchmark, [choice.experiment for choice in chosen])
             runs = [finished[choice.experiment.name] for choice in chosen]
-            body.append([arm.label, score, *(_cell(runs, s) for s in SCORES), "; ".join(map(str, chosen))])
+            body.append([arm.label, score, *(_cell(runs, s) for s in STREAM_SCORES), "; ".join(map(str, chosen))])
     title = f"{benchmark.label}: the score by which the validation sequence chooses"
-    return Table.of(title, ["method", "chosen by", *SCORES, "chosen, seed by seed"], body)
+    return Table.of(title, ["method", "chosen by", *STREAM_SCORES, "chosen, seed by seed"], body)
 
 
 def _edge_notes(benchmark: Benchmark, choices: Choices) -> list[str]:
@@ -198,32 +195,32 @@ def _table(benchmark: Benchmark, protocol: Protocol, words: str, runs: Runs, cho
     body = []
     for arm in ARMS:
         group = runs[arm.label, protocol]
-        cells = [arm.label, *(_cell(group, score) for score in SCORES)]
+        cells = [arm.label, *(_cell(group, score) for score in STREAM_SCORES)]
         if arm.class_norm:
             plain = runs[arm.model, protocol]
-            cells = [cells[0], *(cell + _change(group, plain, s) for cell, s in zip(cells[1:], SCORES, strict=True))]
+            cells[1:] = [cell + _change(group, plain, s) for cell, s in zip(cells[1:], STREAM_SCORES, strict=True)]
         if choices is not None:
             cells += [_biased(group, choices[arm.label]), "; ".join(map(str, choices[arm.label]))]
         body.append(cells)
-    split = runs[ARMS[0].label, protocol][0]["stream"]["image_split"]
+    split = runs[ARMS[0].label, protocol][0].document["stream"]["image_split"]
     more = ["mH with bias", "chosen, seed by seed"] if choices is not None else []
-    return Table.of(f"{benchmark.label}, {split} image split: {words}", ["method", *SCORES, *more], body)
+    return Table.of(f"{benchmark.label}, {split} image split: {words}", ["method", *STREAM_SCORES, *more], body)
 
 
-def _cell(runs: Sequence[Mapping[str, Any]], score: str) -> str:
+def _cell(runs: Sequence[Result], score: str) -> str:
     return mean_text(_values(runs, score), 2 if score == "forgetting" else 1)
 
 
-def _change(runs: Sequence[Mapping[str, Any]], plain: Sequence[Mapping[str, Any]], score: str) -> str:
+def _change(runs: Sequence[Result], plain: Sequence[Result], score: str) -> str:
     """Relative to the arm without CN; empty where that is close to 0."""
     base = mean(_values(plain, score))
     change = 100 * (mean(_values(runs, score)) - base) / abs(base) if abs(base) > 0.005 else None
     return "" if change is None else f" ({signed(change, 0)} %)"
 
 
-def _biased(runs: Sequence[Mapping[str, Any]], chosen: Sequence[Chosen]) -> str:
+def _biased(runs: Sequence[Result], chosen: Sequence[Chosen]) -> str:
     """mH with the bias of the seen scores that is best on the validation sequence."""
-    curves = [run["bias_curve"] for run in runs]
+    curves = [run.document["bias_curve"] for run in runs]
     pairs = zip(curves, chosen, strict=True)
     return mean_text([c["harmonic"][c["value"].index(choice.best_bias)] for c, choice in pairs], 1)
 
@@ -270,7 +267,12 @@ def czsl_curves(reproduction: Reproduction) -> Artifact:
     for number, benchmark in enumerate(reproduction.available):
         runs, _ = _run(reproduction, benchmark)
         for score, label in _CURVES.items():
-            series = [_curve(arm, runs[arm.label, "tuned"], score) for arm in ARMS]
+            series = [
+                task_curve(
+                    arm.label, arm.model, runs[arm.label, "tuned"], score, variant="+ CN" if arm.class_norm else "plain"
+                )
+                for arm in ARMS
+            ]
             title = f"{benchmark.label}: {label} after each task"
             plots.append(Plot(f"czsl-{score}-{number}", "lines", title, "task", label, series))
     return Artifact(
@@ -280,11 +282,3 @@ def czsl_curves(reproduction: Reproduction) -> Artifact:
         plots=plots,
         notes=[*_NOTES, *reproduction.missing],
     )
-
-
-def _curve(arm: Arm, runs: Sequence[Mapping[str, Any]], score: str) -> Series:
-    """The mean over seeds after each task at which the score is defined."""
-    tasks = enumerate(zip(*([step[score] for step in run["per_task"]] for run in runs), strict=True), start=1)
-    points = {float(task): round(mean(values), 4) for task, values in tasks if None not in values}
-    variant = "+ CN" if arm.class_norm else "plain"
-    return Series(arm.label, arm.model, list(points), list(points.values()), variant=variant)

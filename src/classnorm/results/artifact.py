@@ -25,12 +25,17 @@ class Cell:
     """1 for the best of its column, 2 for the second best."""
 
 
-def ranks(means: Sequence[float]) -> list[int | None]:
+def ranks(means: Sequence[float], digits: int = 1, lower_is_better: bool = False) -> list[int | None]:
     """1 for the best mean, 2 for the second best, as far as the printed digits tell them apart; None for a NaN.
 
     Those that tie share a rank: after two bests there is no second best.
+
+    >>> ranks([0.10, 0.25, -0.02], digits=2, lower_is_better=True)
+    [2, None, 1]
     """
-    places = [1 + sum(round(other, 1) > round(mean, 1) for other in means) for mean in means]
+    sign = -1 if lower_is_better else 1
+    rounded = [sign * round(mean, digits) for mean in means]
+    places = [1 + sum(other > value for other in rounded) for value in rounded]
     return [None if math.isnan(mean) or place > 2 else place for place, mean in zip(places, means, strict=True)]
 
 
@@ -54,7 +59,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Series:
-    """A line, a box, a histogram or a point."""
+    """A line, a box, a histogram, a point or a row of a heat map."""
 
     label: str
     model: str
@@ -70,7 +75,7 @@ class Series:
 @dataclass(frozen=True)
 class Plot:
     name: str
-    kind: Literal["lines", "boxes", "histogram", "points"]
+    kind: Literal["lines", "boxes", "histogram", "points", "heatmap"]
     title: str
     x_label: str
     y_label: str
@@ -79,6 +84,8 @@ class Plot:
     log_y: bool = False
     lines_at: dict[str, float] = field(default_factory=dict)
     """Horizontal lines: label → height."""
+    limits: list[float] | None = None
+    """Least and largest value of the colours of a heat map; None is 0 and 100."""
 
 
 @dataclass(frozen=True)

@@ -46,12 +46,12 @@ def json_numbers(document: Any) -> Any:
 
 
 def number_text(value: float | None, digits: int = 1) -> str:
-    """A number for a table, a dash if it is undefined.
+    """A number for a table, a dash if it is undefined; one that rounds to zero has no sign.
 
-    >>> number_text(62.91), number_text(None)
-    ('62.9', '–')
+    >>> number_text(62.91), number_text(-0.04), number_text(None)
+    ('62.9', '0.0', '–')
     """
-    return _UNDEFINED if value is None or math.isnan(value) else f"{value:.{digits}f}"
+    return _UNDEFINED if value is None or math.isnan(value) else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def mean_text(values: Sequence[float], digits: int = 1, spread: bool = True) -> str:

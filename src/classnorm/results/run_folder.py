@@ -1,13 +1,20 @@
-"""The run folder: all that a report ever needs of a run.
+"""The run folder: all that a report ever needs of a run, whether of a method or of a stream.
 
 ===================== ====================================================================================
-`result.json`         scores, recipe, seed, checksums, versions, timing; written last, so a folder without
+`result.json`         scores, settings, seed, checksums, versions, timing; written last, so a folder without
                       it is unfinished
 `model.safetensors`   and `model.json`: the scorer
 `encoder.json`        what made the features, where the dataset says
 `history.jsonl`       one line per epoch
 `predictions.npz`     per test row: label, top-1, best seen and best unseen class and their raw scores
 `examples.npz`        a few test images of unseen classes, where the dataset has images
+===================== ====================================================================================
+
+A stream (`"kind": "stream"` in its result) has two files only. Version 0.1 called the first `continual.json`.
+
+===================== ====================================================================================
+`result.json`         as above, with the scores after each task and the accuracy on each task after each
+`state.safetensors`   the learner and its strategy after the last task
 ===================== ====================================================================================
 """
 
@@ -18,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -34,11 +41,13 @@ __all__ = [
     "encoder_file",
     "find_results",
     "read_encoder",
+    "result_file",
     "write_arrays",
     "write_result",
 ]
 
 RESULT = "result.json"
+_OLD_STREAM = "continual.json"  # what version 0.1 called the result of a stream
 ENCODER = "encoder.json"
 
 
@@ -51,10 +60,14 @@ class Result:
 
     @classmethod
     def read(cls, folder: Path) -> Result:
-        path = folder / RESULT
+        path = result_file(folder)
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             document["scores"], document["dataset"]["checksum"]
+            if path.name == _OLD_STREAM:
+                document["kind"] = "stream"
+            if document.get("kind") == "stream":
+                document["stream"]["part"], document["per_task"], document["matrix"]
         except FileNotFoundError:
             raise DataError(f"{path}: no such file; give the folder of a finished run") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -62,8 +75,18 @@ class Result:
         return cls(folder, document)
 
     @property
+    def kind(self) -> Literal["run", "stream"]:
+        """A run of a method, or a stream of tasks."""
+        return "stream" if self.document.get("kind") == "stream" else "run"
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether the run only chose settings: it ends with the first tasks of a stream."""
+        return self.kind == "stream" and self.document["stream"]["part"][1] is not None
+
+    @property
     def scores(self) -> dict[str, float]:
-        """Percentages; NaN where a side has no rows."""
+        """Percentages, but for the forgetting of a stream, a fraction; NaN where a score is undefined."""
         return {k: float("nan") if v is None else float(v) for k, v in self.document["scores"].items()}
 
     @cached_property
@@ -99,17 +122,25 @@ class Result:
         )
 
 
+def result_file(folder: Path) -> Path:
+    """The file with the result of a run; a folder without it is unfinished."""
+    old = folder / _OLD_STREAM
+    return old if old.is_file() and not (folder / RESULT).is_file() else folder / RESULT
+
+
 def find_results(paths: Sequence[Path], may_be_empty: bool = False) -> list[Result]:
-    """All finished runs in or below the given folders, in a stable order."""
-    folders = []
+    """All finished runs in or below the given folders, in a stable order, without trials of a validation."""
+    results: dict[Path, Result] = {}
     for path in paths:
         if not path.is_dir():
             raise DataError(f"{path}: no such folder")
-        found = sorted(file.parent for file in path.rglob(RESULT))
-        if not found and not may_be_empty:
-            raise DataError(f"{path}: holds no finished run; look for {RESULT}")
-        folders += found
-    return [Result.read(folder) for folder in dict.fromkeys(folders)]
+        folders = sorted({file.parent for name in (RESULT, _OLD_STREAM) for file in path.rglob(name)})
+        reported = [result for result in map(Result.read, folders) if not result.is_trial]
+        if not reported and not may_be_empty:
+            trials = " but trials of a validation sequence" if folders else ""
+            raise DataError(f"{path}: holds no finished run{trials}; look for {RESULT}")
+        results |= {result.folder: result for result in reported}
+    return list(results.values())
 
 
 def encoder_file(model: Path) -> Path:

@@ -1,0 +1,123 @@
+"""The validation sequence: each experiment gets the settings that its own first tasks prefer."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from classnorm.continual import TaskStream, configure, run_stream
+from classnorm.data import SyntheticConfig, synthetic
+from classnorm.errors import ConfigError, DataError
+from classnorm.experiments.engine import Engine
+from classnorm.experiments.streams import BIASES, ContinualExperiment
+from classnorm.experiments.validation_sequence import Grid, default_grid, paper_grid, validated
+from classnorm.metrics import continual_scores
+from classnorm.results.run_folder import Result, find_results
+
+
+@pytest.fixture(scope="module")
+def data():
+    return synthetic(SyntheticConfig(classes=16, unseen=4, rows=320, features=16, attributes=12, noise=0.5))
+
+
+def experiment(data, strategy="sequential", **changes):
+    config = configure(TaskStream.make(data, 5), strategy, epochs=1, hidden=16, **changes)
+    return ContinualExperiment(data, strategy, config, seed=1, tasks=5)
+
+
+def test_each_experiment_gets_the_setting_that_its_own_first_tasks_prefer(data, tmp_path):
+    plain = experiment(data, class_norm=False)
+    rates = (1e-6, 0.05, 0.3)
+    [chosen] = validated([plain], tmp_path, Engine(jobs=1), grid=Grid({"lr": rates}), validation_tasks=2)
+    first = {
+        lr: Result.read(tmp_path / replace(plain, config=replace(plain.config, lr=lr), part=(0, 2)).name)
+        for lr in rates
+    }
+    best = max(first, key=lambda lr: first[lr].scores["mAUC"])
+    assert chosen.settings == {"lr": best}
+    assert chosen.edges == (("lr",) if best in (1e-6, 0.3) else ())
+    assert chosen.experiment.part == (2, None)
+    assert chosen.experiment.config == replace(plain.config, lr=best)
+    assert chosen.experiment.chosen == {"by": "mAUC", "settings": ["lr"]}
+
+
+def test_trials_are_not_among_the_runs_that_are_reported(data, tmp_path):
+    start, grid = experiment(data), Grid({"lr": (1e-3, 0.1)})
+    [chosen] = validated([start], tmp_path / "validation", Engine(jobs=1), grid=grid, validation_tasks=2)
+    with pytest.raises(DataError, match="no finished run but trials"):
+        find_results([tmp_path])
+    chosen.experiment.run(tmp_path / "seed-1")
+    assert [result.folder for result in find_results([tmp_path])] == [tmp_path / "seed-1"]
+
+
+def test_a_second_round_tries_the_neighbours_of_the_best_rate(data, tmp_path):
+    grid = Grid({"lr": (1e-4, 1e-2, 1.0)}, refined=("lr",))
+    [chosen] = validated([experiment(data)], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2)
+    tried = sorted(Result.read(folder).document["config"]["lr"] for folder in tmp_path.iterdir())
+    assert len(tried) == 5
+    centre = next(lr for lr in grid.values["lr"] if any(np.isclose(t, lr * 10**0.5, rtol=0.01) for t in tried))
+    assert any(np.isclose(t, centre / 10**0.5, rtol=0.01) for t in tried)
+    assert chosen.settings["lr"] in tried
+
+
+def test_a_choice_at_an_edge_says_so(data, tmp_path):
+    grid = Grid({"lr": (1e-9, 1e-8, 1e-7, 0.05)})
+    [chosen] = validated([experiment(data)], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2)
+    assert chosen.edges == ("lr",)
+    assert str(chosen) == "lr 0.05 (edge)"
+
+
+def test_the_bias_is_chosen_by_mH_whatever_chooses_the_rest(data, tmp_path):
+    stream = TaskStream.make(data, 5, 1)
+    start = ContinualExperiment(data, "analytic", configure(stream, "analytic"), seed=1, tasks=5)
+    [chosen] = validated([start], tmp_path, Engine(jobs=1), score="mAUC", validation_tasks=3)
+    first = stream.part(0, 3)
+    mh = {}
+    for bias in np.round(BIASES, 4):
+        config = replace(chosen.experiment.config, bias=float(bias))
+        history = run_stream(first, "analytic", config, 1).history
+        mh[bias] = continual_scores(history, first.test_labels, first.tasks).mH
+    assert mh[chosen.best_bias] == pytest.approx(max(mh.values()), abs=1e-3)
+    assert chosen.experiment.config.bias == chosen.best_bias == chosen.settings["bias"]
+    assert set(chosen.settings) == {"ridge", "length", "bias"}
+
+
+def test_a_given_setting_is_not_chosen():
+    grid = default_grid("analytic").without({"bias"})
+    assert grid.names == ("ridge", "length") and not grid.bias
+    grid = default_grid("ewc").without({"lr"})
+    assert (grid.names, grid.refined) == (("penalty",), ())
+
+
+def test_the_grid_of_the_paper_is_its_table():
+    assert len(paper_grid("sequential").points()) == 16
+    assert len(paper_grid("sequential", encoder=True).points()) == 32
+    assert paper_grid("agem", encoder=True).values == {
+        "init_distribution": ("uniform", "normal"),
+        "grad_clip": (10.0, 100.0),
+        "lr": (1e-3, 5e-3),
+        "momentum": (0.9, 0.95),
+        "encoder_lr": (1e-3, 5e-3),
+    }
+    assert "penalty" in paper_grid("mas").names
+    with pytest.raises(ConfigError, match="not in the paper"):
+        paper_grid("analytic")
+
+
+def test_finished_trials_are_not_run_again(data, tmp_path):
+    grid = Grid({"lr": (1e-3, 0.1)})
+    first = validated([experiment(data)], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2)
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
+    assert validated([experiment(data)], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2) == first
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")} == stamps
+
+
+@pytest.mark.parametrize("tasks", [1, 4])
+def test_too_few_tasks_to_choose_or_to_report_are_refused(data, tmp_path, tasks):
+    with pytest.raises(ConfigError, match="at least 2 must choose"):
+        validated([experiment(data)], tmp_path, Engine(jobs=1), validation_tasks=tasks)
+
+
+def test_only_the_penalised_strategies_search_for_a_penalty(data):
+    names = ("sequential", "ewc", "mas", "agem")
+    assert {name for name in names if "penalty" in default_grid(name).names} == {"ewc", "mas"}
