@@ -7,14 +7,15 @@ READY := $(VENV)/.ready
 RUNS := runs/demo
 REPORT := report
 
-.PHONY: run test lint bench clean
+.PHONY: run test test-fast lint bench clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make run    train on the embedded dataset with and without Class Normalization, write $(REPORT)/"
-	@echo "make test   run the tests"
-	@echo "make lint   ruff, mypy, import-linter"
-	@echo "make bench  print throughput against this machine's matrix-product rate"
+	@echo "make run        train on the embedded dataset with and without Class Normalization, write $(REPORT)/"
+	@echo "make test       run all tests"
+	@echo "make test-fast  run the tests that take less than 5 seconds each"
+	@echo "make lint       ruff, mypy, import-linter, duplicate code"
+	@echo "make bench      print throughput against this machine's matrix-product rate"
 
 # Rebuilt only when what is installed has changed; PyTorch first, so that nothing pulls another build of it.
 $(READY): pyproject.toml constraints.txt
@@ -33,15 +34,22 @@ run: $(READY)
 	$(BIN)/classnorm report $(RUNS) --out $(REPORT) --title "glyphs, with and without Class Normalization"
 	@echo "open $(REPORT)/index.html"
 
-# One worker a core (at most 4) with one thread each; a file's tests stay together, they share what they have trained.
+# One worker per core (at most 4) with one thread each; the tests of a file stay together, they share what they train.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10 --dist loadfile \
+	-n $$($(BIN)/python -c "import os; print(min(4, os.cpu_count() or 1))")
+
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$($(BIN)/python -c "import os; print(min(4, os.cpu_count() or 1))") --dist loadfile
+	$(PYTEST)
+
+test-fast: $(READY)
+	$(PYTEST) -m "not slow"
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/pylint src/classnorm
 
 bench: $(READY)
 	$(BIN)/python benchmarks/throughput.py
