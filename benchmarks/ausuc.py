@@ -1,6 +1,6 @@
-"""Time of AUSUC for 20,000 test images of 1,000 classes in single precision: best of 5, which must be below 1 s.
+"""Time of AUSUC for 20,000 test images of 1,000 classes in single precision; the best of 5 must be below 1 s.
 
-Run ``python benchmarks/ausuc.py``; it exits with 1 if the limit is missed.
+Run ``python benchmarks/ausuc.py``; it exits with code 1 if it takes longer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Many classes at run time: 20,000 new ones from their descriptors alone, then the best 5 of 10,000 features.
+"""Many classes at run time: add 20,000 classes by their descriptors, then find the top 5 for 10,000 rows.
 
-The time of `top` is set against the bare float32 product of features and prototypes, [n, d] × [d, K], which nothing
-that compares every feature with every class can beat. Both are timed in turn and the shortest of each counts, since a
-shared machine stalls at times. Peak memory is the growth of the resident set over what features and descriptors take;
-the scores of all rows and classes alone would be 0.8 GB in single precision. Run: python benchmarks/classes.py
+The time of `top` is compared with the bare float32 product of features and prototypes, [n, d] × [d, K], the lower bound
+for comparing every row with every class. Both are timed alternately and the minimum of each counts, since a shared
+machine stalls at times. Peak memory is the growth of the resident set beyond features and descriptors; the scores of
+all rows and classes alone would take 0.8 GB in single precision. Run ``python benchmarks/classes.py``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLASSES, ROWS, D_A, D_Z, K, PAIRS = 20_000, 10_000, 312, 2048, 5, 3
 
 
 def resident() -> int:
-    """Bytes of memory this process holds now."""
+    """Resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
@@ -53,7 +53,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def product(n: int, d: int, k: int) -> Callable[[], object]:
-    """The bare product, in blocks of rows so that it is not slowed by fresh memory."""
+    """The bare product, in blocks of rows to avoid the cost of fresh memory."""
     left, right = torch.randn(1000, d), torch.randn(k, d)
     result = torch.empty(1000, k)
 
@@ -66,14 +66,15 @@ def product(n: int, d: int, k: int) -> Callable[[], object]:
 
 def measure(scorer: Scorer, features: np.ndarray, new: dict[str, np.ndarray]) -> None:
     adding = min(seconds(lambda: scorer.add_classes(new)) for _ in range(PAIRS))
-    more = scorer.add_classes(new)
-    width = more.only(more.class_names[:2]).prototypes().shape[1]
-    memory = peak_growth(lambda: more.top(features, K))
-    bare = product(ROWS, width, len(more.class_names))
-    pairs = [(seconds(bare), seconds(lambda: more.top(features, K))) for _ in range(PAIRS)]
+    extended = scorer.add_classes(new)
+    n_classes = len(extended.class_names)
+    width = extended.only(extended.class_names[:2]).prototypes().shape[1]
+    memory = peak_growth(lambda: extended.top(features, K))
+    bare = product(ROWS, width, n_classes)
+    pairs = [(seconds(bare), seconds(lambda: extended.top(features, K))) for _ in range(PAIRS)]
     limit, top = (min(column) for column in zip(*pairs, strict=True))
     print(
-        f"{scorer.method:10s} add {len(new):,} classes: {adding:.2f} s; top {K} of {len(more.class_names):,} classes "
+        f"{scorer.method:10s} add {len(new):,} classes: {adding:.2f} s; top {K} of {n_classes:,} classes "
         f"for {ROWS:,} rows: {top:.2f} s, prototypes of width {width} included; "
         f"bare product: {limit:.2f} s = {limit / top:.0%}; peak memory +{memory:.2f} GB"
     )

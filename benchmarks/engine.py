@@ -1,7 +1,7 @@
-"""Throughput of the parallel engine: small runs one after another with all threads, against one process a core.
+"""Throughput of the parallel engine: sequential runs with all threads against one process per core.
 
-Also the split of cores for runs of CUB's shape, where products are larger and threads pay more.
-Run: python benchmarks/engine.py
+Measured on small runs, and on runs of CUB's shape, whose larger products gain more from threads. Run
+``python benchmarks/engine.py``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CORES = os.cpu_count() or 1
 
 
 def seconds(dataset: ZeroShotDataset, n_runs: int, engine: Engine, **settings: object) -> float:
-    """Time of a batch of runs that differ in the seed."""
+    """Time of a batch of runs that differ only in the seed."""
     _, config = resolve(dataset, calibration="none", **settings)
     runs = [Experiment(dataset, "classnorm", "reference", config, seed) for seed in range(n_runs)]
     with tempfile.TemporaryDirectory() as folder:
@@ -33,17 +33,17 @@ def seconds(dataset: ZeroShotDataset, n_runs: int, engine: Engine, **settings: o
 
 
 def compare(title: str, dataset: ZeroShotDataset, n_runs: int, **settings: object) -> None:
-    one_by_one, parallel = Engine(jobs=1), Engine(jobs=CORES)
-    seconds(dataset, CORES, parallel, epochs=1, hidden=8)  # start the processes: they are kept for the next batch
+    sequential, parallel = Engine(jobs=1), Engine(jobs=CORES)
+    seconds(dataset, CORES, parallel, epochs=1, hidden=8)  # starts the processes, which the next batch reuses
     torch.set_num_threads(CORES)
     times = [
-        (seconds(dataset, n_runs, one_by_one, **settings), seconds(dataset, n_runs, parallel, **settings))
+        (seconds(dataset, n_runs, sequential, **settings), seconds(dataset, n_runs, parallel, **settings))
         for _ in range(2)
     ]
-    serial, spread = (min(column) for column in zip(*times, strict=True))
+    one, many = (min(column) for column in zip(*times, strict=True))
     print(
-        f"{title}: {n_runs} runs, 1 process × {CORES} threads {serial:.1f} s, "
-        f"{CORES} processes × 1 thread {spread:.1f} s: {serial / spread:.2f}× the throughput"
+        f"{title}: {n_runs} runs, 1 process × {CORES} threads {one:.1f} s, "
+        f"{CORES} processes × 1 thread {many:.1f} s: {one / many:.2f}× the throughput"
     )
 
 

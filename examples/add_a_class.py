@@ -1,4 +1,4 @@
-"""A class at run time: a classifier trained on letters it has pictures of learns a new one from its description."""
+"""Add a class at run time: a classifier of letters recognises a new letter from its description alone."""
 
 import numpy as np
 
@@ -13,10 +13,10 @@ known = {name: row for name, row, seen in zip(names, glyphs.descriptors, glyphs.
 train = glyphs.split.train
 
 clf = ClassNormClassifier(method="kernel").fit(glyphs.features[train], names[glyphs.labels[train]], descriptors=known)
-pictures = glyphs.features[names[glyphs.labels] == NEW]
-print(f"{len(clf.classes_)} classes; pictures of é are taken for:", ", ".join(set(clf.predict(pictures))))
+images = glyphs.features[names[glyphs.labels] == NEW]
+print(f"{len(clf.classes_)} classes; images of é are classified as:", ", ".join(set(clf.predict(images))))
 
-clf.add_classes({NEW: glyphs.descriptors[names == NEW][0]})  # no picture, no training
-share = np.mean(clf.predict(pictures) == NEW)
-print(f"{len(clf.classes_)} classes; pictures of é recognised: {share:.0%}")
+clf.add_classes({NEW: glyphs.descriptors[names == NEW][0]})  # no image, no training
+share = np.mean(clf.predict(images) == NEW)
+print(f"{len(clf.classes_)} classes; images of é recognised: {share:.0%}")
 assert share > 0.5

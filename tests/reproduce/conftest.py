@@ -19,7 +19,7 @@ def tiny():
 
 @pytest.fixture(scope="session")
 def reproduce():
-    """Makes a reproduction in a folder, on benchmarks, with the settings of its effort."""
+    """A function that makes a reproduction from a folder, benchmarks and the fields of its effort."""
 
     def make(folder, *benchmarks, **effort):
         return Reproduction(benchmarks, Effort(**effort), Engine(jobs=1), folder, lambda stage: None)

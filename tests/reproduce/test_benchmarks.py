@@ -1,4 +1,4 @@
-"""Where the datasets of a reproduction come from."""
+"""Benchmarks are found by name, in a folder or in a file."""
 
 import pytest
 
@@ -12,35 +12,35 @@ def zoo():
     return synthetic(SyntheticConfig(classes=12, unseen=3, rows=120, features=8, attributes=6))
 
 
-def test_a_benchmark_without_a_folder_says_which_argument_to_give():
+def test_a_benchmark_without_a_data_root_names_the_missing_argument():
     (benchmark,) = find_benchmarks(["CUB"], None, None)
     assert benchmark.missing == "CUB: give `data_root=DIR` with DIR/CUB/{att_splits,res101}.mat"
 
 
-def test_a_benchmark_is_found_below_the_root_with_the_features_that_are_there(zoo, tmp_path):
+def test_a_benchmark_in_the_data_root_uses_the_features_it_finds(zoo, tmp_path):
     save_gbu(zoo, tmp_path / "CUB", "hog")
     (benchmark,) = find_benchmarks(["CUB"], tmp_path, None)
     assert (benchmark.missing, benchmark.features, benchmark.folder) == ("", "hog", tmp_path / "CUB")
     assert benchmark.label == "CUB (hog)"
 
 
-def test_features_that_are_asked_for_are_not_replaced_by_others(zoo, tmp_path):
+def test_requested_features_are_not_replaced_by_others(zoo, tmp_path):
     save_gbu(zoo, tmp_path / "CUB", "hog")
     (benchmark,) = find_benchmarks(["CUB"], tmp_path, "res101")
     assert benchmark.missing == f"CUB: put res101.mat (features and labels in GBU's layout) into {tmp_path / 'CUB'}"
 
 
-def test_an_empty_folder_says_all_that_is_missing(tmp_path):
+def test_an_empty_folder_lists_every_missing_file(tmp_path):
     (benchmark,) = find_benchmarks(["SUN"], tmp_path, None)
     assert "put att_splits.mat and res101.mat" in benchmark.missing
 
 
-def test_a_root_that_is_no_folder_is_an_error(tmp_path):
+def test_a_data_root_that_does_not_exist_is_an_error(tmp_path):
     with pytest.raises(DataError, match="no such folder; `data_root` holds"):
         find_benchmarks(["SUN"], tmp_path / "nowhere", None)
 
 
-def test_a_bundle_is_called_as_its_dataset(zoo, tmp_path):
+def test_a_bundle_has_the_name_of_its_dataset(zoo, tmp_path):
     save_bundle(zoo, tmp_path / "file.npz")
     (benchmark,) = find_benchmarks([str(tmp_path / "file.npz")], None, None)
     assert benchmark.label == "synthetic (simulated)"
@@ -49,32 +49,32 @@ def test_a_bundle_is_called_as_its_dataset(zoo, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("files", "asked", "taken"), [("a b", "b", "b"), ("hog", None, "hog"), ("a res101", None, "res101")]
+    ("files", "requested", "selected"), [("a b", "b", "b"), ("hog", None, "hog"), ("a res101", None, "res101")]
 )
-def test_a_gbu_folder_can_be_named_itself(zoo, tmp_path, files, asked, taken):
+def test_a_gbu_folder_can_be_given_by_its_path(zoo, tmp_path, files, requested, selected):
     for name in files.split():
         save_gbu(zoo, tmp_path / "zoo", name)
-    (benchmark,) = find_benchmarks([str(tmp_path / "zoo")], None, asked)
-    assert benchmark.label == f"zoo ({taken})"
+    (benchmark,) = find_benchmarks([str(tmp_path / "zoo")], None, requested)
+    assert benchmark.label == f"zoo ({selected})"
     assert benchmark.dataset.n_classes == 12
 
 
-def test_the_embedded_dataset_has_settings_of_its_own():
+def test_the_embedded_dataset_overrides_settings():
     (benchmark,) = find_benchmarks(["glyphs-light"], None, None)
     assert benchmark.changes == {"hidden": 512, "epochs": 25}
 
 
-def test_two_datasets_of_one_name_would_overwrite_each_other_and_are_refused(zoo, tmp_path):
+def test_two_datasets_with_the_same_name_are_an_error(zoo, tmp_path):
     for name in ("a.npz", "b.npz"):
         save_bundle(zoo, tmp_path / name)
     with pytest.raises(ConfigError, match="two of the datasets are called 'synthetic'"):
         find_benchmarks([str(tmp_path / "a.npz"), str(tmp_path / "b.npz")], None, None)
 
 
-def test_a_dataset_that_is_named_twice_is_one_benchmark():
+def test_a_repeated_name_is_one_benchmark():
     assert len(find_benchmarks(["CUB", "CUB"], None, None)) == 1
 
 
-def test_a_name_that_is_no_dataset_is_an_error():
+def test_an_unknown_dataset_is_an_error():
     with pytest.raises(DataError, match="no such dataset"):
         find_benchmarks(["nowhere.npz2"], None, None)

@@ -7,17 +7,17 @@ from classnorm.results.run_folder import find_results
 
 
 @pytest.fixture(scope="module")
-def made(reproduce, tiny, tmp_path_factory):
+def outcome(reproduce, tiny, tmp_path_factory):
     reproduction = reproduce(tmp_path_factory.mktemp("beyond"), tiny, seeds=1, shorten=50)
     return beyond(reproduction), find_results([reproduction.runs])
 
 
-def test_each_row_leaves_out_one_part_of_the_whole(made):
-    artifact, results = made
+def test_each_row_leaves_out_one_part_of_the_model(outcome):
+    artifact, results = outcome
     kernel, best = artifact.tables
-    whole = {"Kernel prototypes": kernel, "3-layer MLP + CN, recipe best": best}
+    models = {"Kernel prototypes": kernel, "3-layer MLP + CN, recipe best": best}
     configs = {result.document["recipe"]: result.document["config"] for result in results}
-    for label, table in whole.items():
+    for label, table in models.items():
         for row in table.body:
             name = row[0].text
             if name.startswith("…"):
@@ -25,16 +25,16 @@ def test_each_row_leaves_out_one_part_of_the_whole(made):
                 assert 1 <= len(changed) <= 3, (name, changed)
 
 
-def test_the_table_shows_what_the_runs_scored(made):
-    artifact, results = made
+def test_the_table_shows_the_scores_of_the_runs(outcome):
+    artifact, results = outcome
     scores = {result.document["recipe"]: result.scores["harmonic"] for result in results}
     for table in artifact.tables:
         for row in table.body:
             assert float(row[3].text) == pytest.approx(scores[row[0].text], abs=0.051)
 
 
-def test_whitening_is_swept_from_none_to_beyond_full(made):
-    [plot] = made[0].plots
+def test_whitening_is_swept_from_none_to_beyond_full(outcome):
+    [plot] = outcome[0].plots
     assert [series.label for series in plot.series] == ["H", "T1"]
     assert plot.series[0].x[0] == 0.0 and plot.series[0].x[-1] > 0.5
-    assert len(made[0].verdicts) == 8
+    assert len(outcome[0].verdicts) == 8

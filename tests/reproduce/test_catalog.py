@@ -1,10 +1,10 @@
-"""The catalog of what can be reproduced."""
+"""The catalog of tables and figures."""
 
 from classnorm.reproduce.catalog import CATALOG
 from classnorm.reproduce.table_specs import TABLES
 
 
-def test_everything_is_in_the_catalog_once():
+def test_every_table_and_figure_is_in_the_catalog():
     assert set(TABLES) <= set(CATALOG)
     assert {"variance", "variance-formula", "smoothness", "seen-scales", "normality", "correlations", "histograms"} <= {
         name for name, item in CATALOG.items() if item.kind == "figure"

@@ -1,4 +1,4 @@
-"""The continual table and curves on data so small that they run in seconds."""
+"""The continual table and curves on small data."""
 
 from dataclasses import replace
 
@@ -22,11 +22,11 @@ def few(monkeypatch):
 
 def test_the_continual_table_has_both_protocols_and_the_published_figures(reproduction, few):
     artifact = czsl.czsl_table(reproduction)
-    tuned, at_rate, selection, paper = artifact.tables
+    tuned, untuned, selection, paper = artifact.tables
     labels = ["Sequential", "Sequential + CN", "Replay", "Replay + CN", "Analytic (ours)"]
-    assert [row[0].text for row in tuned.body] == [row[0].text for row in at_rate.body] == labels
+    assert [row[0].text for row in tuned.body] == [row[0].text for row in untuned.body] == labels
     assert "lr 0.0" in tuned.body[0][-1].text and "bias" in tuned.body[-1][-1].text
-    assert tuned.body[-1][3].text == tuned.body[-1][-2].text  # mH of the analytic strategy has the bias already
+    assert tuned.body[-1][3].text == tuned.body[-1][-2].text  # the analytic strategy always has the bias
     assert [row[1].text for row in selection.body] == ["mAUC", "mH", "mJA"] * 2
     assert selection.body[0][2:8] == [replace(cell) for cell in tuned.body[0][1:7]]
     edges = [choice for row in tuned.body for choice in row[-1].text.split(";") if "edge" in choice]
@@ -34,18 +34,18 @@ def test_the_continual_table_has_both_protocols_and_the_published_figures(reprod
     assert "%" in tuned.body[1][3].text and "%" not in tuned.body[0][3].text
     assert len(paper.body) == 10
     assert {verdict.verdict for verdict in artifact.verdicts} <= {"holds", "holds weakly", "does not hold"}
-    assert len(artifact.verdicts) == 2 * 2  # Sequential only: the paper has no Replay
+    assert len(artifact.verdicts) == 2 * 2  # Sequential only: Replay is not in the paper
 
 
-def test_the_continual_curves_end_where_nothing_is_unseen(reproduction, few):
+def test_the_continual_curves_end_when_no_class_is_unseen(reproduction, few):
     artifact = czsl.czsl_curves(reproduction)
     length = {plot.y_label: {len(series.x) for series in plot.series} for plot in artifact.plots}
-    steps = 10 - 3  # tasks that are left after the validation sequence
+    steps = 10 - 3  # tasks after the validation sequence
     assert length["GZSL-S (%)"] == {steps}
     assert length["GZSL-U (%)"] == length["AUSUC (%)"] == {steps - 1}
 
 
-def test_published_continual_figures():
+def test_published_continual_figures_are_as_printed():
     table = published("czsl-table")
     assert table["Sequential + ClassNorm"].cells["CUB mH"] == "23.0"
     assert table["Multi-task"].cells["SUN mJA"] == "14.9"

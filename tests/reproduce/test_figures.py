@@ -1,4 +1,4 @@
-"""Figures of the paper on small data: complete, kept, and consistent with what they are made of."""
+"""Figures of the paper on small data: complete, cached, and consistent with their data."""
 
 import json
 
@@ -36,7 +36,7 @@ def test_a_figure_has_plots_a_table_and_data(reproduction, name):
 
 
 @pytest.mark.parametrize(("name", "count"), [("variance", 4), ("smoothness", 4), ("normality", 1), ("correlations", 1)])
-def test_the_paper_s_conclusion_and_verdicts_stand_beside_a_diagnosis(reproduction, name, count):
+def test_a_diagnosis_has_the_conclusion_of_the_paper_and_verdicts(reproduction, name, count):
     artifact = FIGURES[name].make(reproduction)
     assert (artifact.title, artifact.text) == (FIGURES[name].title, FIGURES[name].conclusion)
     assert len(artifact.verdicts) == count
@@ -51,7 +51,7 @@ def test_a_figure_is_measured_once(reproduction):
     assert {path: path.stat().st_mtime_ns for path in reproduction.runs.glob("smoothness-*/*")} == before
 
 
-def test_the_best_scale_of_a_seen_scales_table_is_where_the_mean_curve_peaks(reproduction):
+def test_the_best_seen_scale_is_at_the_peak_of_the_mean_curve(reproduction):
     artifact = FIGURES["seen-scales"].make(reproduction)
     curves = {series.label: series.y for series in artifact.plots[0].series}
     assert len(curves) == 6
@@ -61,7 +61,7 @@ def test_the_best_scale_of_a_seen_scales_table_is_where_the_mean_curve_peaks(rep
     assert float(row[3]) >= 0
 
 
-def test_file_names_do_not_depend_on_the_name_of_the_data(reproduce, tiny, tmp_path):
+def test_file_names_do_not_depend_on_the_name_of_the_dataset(reproduce, tiny, tmp_path):
     odd = Benchmark("../my data", "", "own", loaded=tiny.dataset)
     for name in ("normality", "histograms"):
         for plot in FIGURES[name].make(reproduce(tmp_path, odd)).plots:
@@ -75,7 +75,7 @@ def test_the_formula_is_tested_on_gaussians_and_on_the_data(reproduction):
     assert [plot.kind for plot in artifact.plots] == ["lines", "boxes"]
 
 
-def test_attributes_alone_are_enough_for_attribute_figures_and_for_simulated_ones(reproduce, tiny, tmp_path):
+def test_attributes_suffice_for_attribute_figures(reproduce, tiny, tmp_path):
     save_gbu(tiny.dataset, tmp_path / "data" / "CUB", "hog")
     (tmp_path / "data" / "CUB" / "hog.mat").unlink()
     benchmarks = find_benchmarks(["CUB", "SUN"], tmp_path / "data", None)
@@ -88,7 +88,7 @@ def test_attributes_alone_are_enough_for_attribute_figures_and_for_simulated_one
     assert not any(note.startswith("CUB") for note in normality.notes)
 
 
-def test_nothing_available_is_an_empty_figure(reproduce, tmp_path):
+def test_a_figure_without_data_is_empty(reproduce, tmp_path):
     reproduction = reproduce(tmp_path, *find_benchmarks(["CUB"], None, None))
     for name in ("variance", "seen-scales", "normality"):
         artifact = FIGURES[name].make(reproduction)

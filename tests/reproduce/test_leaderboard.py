@@ -1,4 +1,4 @@
-"""The leaderboard on data so small that it runs in seconds."""
+"""The leaderboard on small data."""
 
 import json
 
@@ -28,12 +28,12 @@ def test_every_method_is_on_the_leaderboard():
     assert all(entry.trials <= 8 for entry in leaderboard.ENTRIES)
 
 
-def test_a_method_from_outside_is_on_the_leaderboard_too(monkeypatch):
+def test_a_plug_in_method_is_on_the_leaderboard(monkeypatch):
     monkeypatch.setitem(METHODS, "mine", METHODS["eszsl"])
     assert leaderboard.entries()[-1] == leaderboard.Entry("mine", "mine")
 
 
-def test_the_leaderboard_shows_the_runs_of_the_winners_best_first(reproduction, few):
+def test_the_leaderboard_is_sorted_by_h_and_shows_the_runs(reproduction, few):
     artifact = leaderboard.leaderboard(reproduction)
     [table] = artifact.tables
     shown = [float(row[3].text.split(" ±")[0]) for row in table.body]
@@ -41,12 +41,12 @@ def test_the_leaderboard_shows_the_runs_of_the_winners_best_first(reproduction, 
     results = find_results([reproduction.folder / "runs"])
     assert len(results) == 4 * 2
     for row in table.body:
-        mine = [r.scores["harmonic"] for r in results if r.document["recipe"] == row[0].text]
-        assert float(row[3].text.split(" ±")[0]) == pytest.approx(np.mean(mine), abs=0.051)
+        values = [r.scores["harmonic"] for r in results if r.document["recipe"] == row[0].text]
+        assert float(row[3].text.split(" ±")[0]) == pytest.approx(np.mean(values), abs=0.051)
         assert row[-1].text == "2"
 
 
-def test_the_first_trial_is_the_recipe_itself(reproduction, few):
+def test_the_first_trial_is_the_recipe(reproduction, few):
     leaderboard.leaderboard(reproduction)
     search = json.loads((reproduction.folder / "leaderboard" / "searches" / "tiny-ESZSL.json").read_text())
     recipe = METHODS["eszsl"].recipes["reference"](reproduction.benchmarks[0].dataset)

@@ -1,4 +1,4 @@
-"""Tables of the paper, run on small data: what is trained, what is printed, what is kept."""
+"""Tables of the paper on small data: training, cells, verdicts, data."""
 
 import json
 from dataclasses import replace
@@ -72,13 +72,13 @@ def test_the_header_names_the_features(main):
     assert len(main.tables) == 3
 
 
-def test_a_missing_benchmark_is_a_dash_with_a_note_how_to_get_it(main):
+def test_a_missing_benchmark_has_a_dash_and_a_note_on_how_to_get_it(main):
     assert {row[-1].text for row in main.tables[0].body} == {"–"}
     assert main.notes[0].startswith("CUB: give `data_root=DIR`")
     assert all(verdict.dataset == "tiny (simulated)" for verdict in main.verdicts)
 
 
-def test_the_papers_figures_stand_beside(main):
+def test_the_published_figures_have_a_table(main):
     body = {row[0].text: [cell.text for cell in row[1:]] for row in main.tables[-1].body}
     assert body["3-layer MLP + CN"][:3] == ["44.7", "41.6", "43.1"]
     assert body["EPGN"][:3] == ["–", "–", "–"]
@@ -125,7 +125,7 @@ def test_variants_that_two_tables_share_are_trained_once(reproduction, main):
     assert shown["Vanilla MLP +NS +AN +CN"] == known["3-layer MLP + CN"]
 
 
-def test_a_benchmark_has_a_column_with_the_papers_h(reproduce, benchmark, tmp_path):
+def test_a_benchmark_of_the_paper_has_a_column_with_the_published_h(reproduce, benchmark, tmp_path):
     spec = TableSpec("main", "", "", (CN,), ())
     named = Benchmark("CUB", "CUB", "hog", loaded=benchmark.dataset)
     table = table_artifact(spec, reproduce(tmp_path, named, **SMALL | {"seeds": 1})).tables[0]
@@ -136,7 +136,7 @@ def test_a_benchmark_has_a_column_with_the_papers_h(reproduce, benchmark, tmp_pa
 WILD = THREE_LAYERS.derive("wild", logits="dot", lr=1e30)
 
 
-def test_a_variant_that_diverges_says_so_and_counts_as_nothing_in_claims(reproduce, benchmark, tmp_path):
+def test_a_diverged_variant_is_marked_and_scores_zero_in_claims(reproduce, benchmark, tmp_path):
     claims = (Claim("tame beats wild", THREE_LAYERS, WILD), Claim("wild beats tame", WILD, THREE_LAYERS))
     spec = TableSpec("main", "", "", (THREE_LAYERS, WILD), claims)
     artifact = table_artifact(spec, reproduce(tmp_path, benchmark, **SMALL))
@@ -170,7 +170,7 @@ def test_the_paper_gives_two_different_linear_models_the_same_figures():
     )
 
 
-def test_the_papers_tables_differ_about_the_plain_3_layer_network():
+def test_the_paper_gives_the_plain_3_layer_mlp_different_figures():
     notes = contradictions(TABLES["main"])
     for table, cell in (("additional", "CUB S 48.4 and 50.7"), ("attribute-assumptions", "AWA1 U 57.0 and 55.6")):
         assert any(f"“3-layer MLP”: table main and table {table} differ ({cell}" in text for text in notes)

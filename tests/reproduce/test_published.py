@@ -1,4 +1,4 @@
-"""The paper's own figures: read off the paper again, and consistent where the paper is."""
+"""The published figures: compared with the paper, and consistent."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from classnorm.reproduce.published import PAPER_BENCHMARKS, published, published
 
 SCORED = ("main", "ns-an-cn", "additional", "tricks", "attribute-assumptions", "other-methods")
 MISPRINTS = {("main", "RN", "AWA2"), ("other-methods", "RelationNet (reported)", "AWA2")}
-"""H is not the harmonic mean of U and S there: 30.9 and 93.4 make 46.4, the paper has 45.3, as the authors of
-RelationNet do."""
+"""H is not the harmonic mean of U and S, 46.4 for 30.9 and 93.4: the paper has 45.3, as has the publication of
+RelationNet."""
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_every_row_has_every_column_and_numbers_in_it(table):
 
 
 @pytest.mark.parametrize("table", SCORED)
-def test_harmonic_means_are_those_of_their_parts(table):
-    wrong = set()
+def test_h_is_the_harmonic_mean_of_u_and_s(table):
+    misprints = set()
     for row in published(table).values():
         for benchmark in PAPER_BENCHMARKS:
             u, s, h = (row.score(benchmark, score) for score in "USH")
             if u is None or s is None:
                 assert u is None and s is None
             elif abs(2 * u * s / max(u + s, 1e-9) - h) > 0.15:
-                wrong.add((table, row.label, benchmark))
-    assert wrong == {misprint for misprint in MISPRINTS if misprint[0] == table}
+                misprints.add((table, row.label, benchmark))
+    assert misprints == {misprint for misprint in MISPRINTS if misprint[0] == table}

@@ -1,4 +1,4 @@
-"""What a reproduction runs, and what it keeps."""
+"""The settings and runs of a reproduction."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from classnorm.reproduce.reproduction import measure
 from classnorm.reproduce.variants import CN, PROPER_VARIANCE, STANDARDIZED, THREE_LAYERS
 
 
-def test_the_settings_of_a_variant_override_those_of_the_effort_and_of_the_benchmark(reproduce, tiny, tmp_path):
+def test_a_variant_overrides_the_effort_and_the_benchmark(reproduce, tiny, tmp_path):
     reproduction = reproduce(tmp_path, tiny, changes={"epochs": 3, "init": "xavier"})
     variants = (THREE_LAYERS, STANDARDIZED, PROPER_VARIANCE, CN.derive("wide", hidden=32, init="proper"))
     configs = [reproduction.experiment(variant, tiny, 0).config for variant in variants]
@@ -25,7 +25,7 @@ def test_other_methods_and_the_recipe_best_are_only_shortened(reproduce, tiny, t
         assert short.recipe(tiny, method, recipe) == full.recipe(tiny, method, recipe).replace(epochs=epochs // 10)
 
 
-def test_missing_benchmarks_are_left_out_with_a_note_how_to_get_them(reproduce, tiny, tmp_path):
+def test_missing_benchmarks_are_skipped_with_a_note_on_how_to_get_them(reproduce, tiny, tmp_path):
     reproduction = reproduce(tmp_path, *find_benchmarks(["CUB"], None, None), tiny)
     assert reproduction.available == [tiny]
     assert [note.split(":")[0] for note in reproduction.missing] == ["CUB"]
@@ -40,13 +40,13 @@ def test_every_variant_is_measured_with_every_seed(reproduce, tiny, tmp_path):
         assert group.values("train_seconds") == [result.document["train_seconds"] for result in group.results]
 
 
-def test_a_diverged_training_scores_nothing(reproduce, tiny, tmp_path):
+def test_a_diverged_training_scores_zero(reproduce, tiny, tmp_path):
     wild = THREE_LAYERS.derive("wild", logits="dot", lr=1e30)
     [group] = measure(reproduce(tmp_path, tiny, seeds=2), "a table", [wild]).values()
     assert group.results == (None, None)
     assert (group.values("harmonic"), group.cell("harmonic")) == ([0.0, 0.0], "diverged")
 
 
-def test_a_run_that_fails_otherwise_is_an_error_with_its_message(reproduce, tiny, tmp_path):
+def test_any_other_failure_is_an_error_with_its_message(reproduce, tiny, tmp_path):
     with pytest.raises(ClassNormError, match="a table: a run failed: gamma is -1"):
         measure(reproduce(tmp_path, tiny, seeds=1), "a table", [CN.derive("bad", gamma=-1.0)])

@@ -1,1 +1,1 @@
-"""Every table and figure of the paper's zero-shot part, declared as data and run by the engine."""
+"""The tables and figures of the paper, declared as data and run by the engine."""

@@ -1,4 +1,4 @@
-"""All that can be reproduced, by name."""
+"""The catalog of tables and figures."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ CATALOG: dict[str, Item] = {
     "training-time": Item("table", "Training time", training_time),
     "hyperparameters": Item("table", "Hyperparameters", hyperparameters),
     "leaderboard": Item("table", "Every method, one protocol", leaderboard),
-    "beyond": Item("table", "Beyond the paper, part by part", beyond),
+    "beyond": Item("table", "Beyond the paper: ablations", beyond),
     **{name: Item("figure", spec.title, spec.make) for name, spec in FIGURES.items()},
     "czsl-table": Item("table", "Continual zero-shot learning", czsl_table),
     "czsl-curves": Item("figure", "Continual zero-shot learning, task by task", czsl_curves),
 }
-"""In the order of the page."""
+"""Name → table or figure, in the order of the page."""

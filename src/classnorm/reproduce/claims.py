@@ -1,14 +1,13 @@
-"""Claims of the paper about two variants, and their verdicts."""
+"""Claims that one model has a higher H than another, and their verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from classnorm.reproduce.benchmarks import Benchmark
-from classnorm.reproduce.reproduction import Measurements
+from classnorm.reproduce.reproduction import Measurements, SeedRuns
 from classnorm.reproduce.variants import Variant
-from classnorm.results.numbers import mean, number_text, signed
+from classnorm.results.numbers import number_text, signed
 from classnorm.results.verdicts import Verdict, judge_difference
 
 __all__ = ["Claim", "harmonic_verdict"]
@@ -16,25 +15,26 @@ __all__ = ["Claim", "harmonic_verdict"]
 
 @dataclass(frozen=True)
 class Claim:
-    """One variant has the higher H."""
+    """One variant has a higher H than another."""
 
     text: str
     better: Variant
     worse: Variant
     margin: float = 1.0
-    """Points of H that the difference must reach to hold."""
+    """Difference in H at which the claim holds."""
 
     def verdict(self, benchmark: Benchmark, runs: Measurements) -> Verdict:
-        better, worse = (runs[v.label, benchmark.name].values("harmonic") for v in (self.better, self.worse))
+        better, worse = (runs[variant.label, benchmark.name] for variant in (self.better, self.worse))
         return harmonic_verdict(self.text, benchmark, better, worse, self.margin)
 
 
-def harmonic_verdict(
-    text: str, benchmark: Benchmark, better: Sequence[float], worse: Sequence[float], margin: float
-) -> Verdict:
-    """Verdict on a claim that one model has the higher H, given its values with each seed."""
-    difference = signed(mean(better) - mean(worse))
-    measured = (
-        f"H {number_text(mean(better))} against {number_text(mean(worse))}: {difference} over {len(better)} seeds"
+def harmonic_verdict(text: str, benchmark: Benchmark, better: SeedRuns, worse: SeedRuns, margin: float) -> Verdict:
+    """The verdict on a claim that one model has a higher H than another."""
+    high, low = better.mean("harmonic"), worse.mean("harmonic")
+    difference = f"{signed(high - low)} over {len(better.results)} seeds"
+    return Verdict(
+        f"{text} (by {margin:g} H)",
+        benchmark.label,
+        f"H {number_text(high)} against {number_text(low)}: {difference}",
+        judge_difference(better.values("harmonic"), worse.values("harmonic"), margin),
     )
-    return Verdict(f"{text} (by {margin:g} H)", benchmark.label, measured, judge_difference(better, worse, margin))

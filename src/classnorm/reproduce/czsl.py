@@ -1,4 +1,4 @@
-"""The paper's continual part: its table and its curves, with settings by the validation sequence and as published."""
+"""The paper's continual table and curves, with tuned and with published settings."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import Any, Literal, get_args
 
 from classnorm.continual import TaskStream, configure, read_image_split
 from classnorm.data import ZeroShotDataset
-from classnorm.errors import TrainingError
 from classnorm.experiments.streams import ContinualExperiment
 from classnorm.experiments.validation_sequence import VALIDATION_TASKS, Chosen, Selection, validated
 from classnorm.report.streams import task_curve
-from classnorm.report.summary import STREAM_SCORES
+from classnorm.report.summary import STREAM_SCORES, score_digits
 from classnorm.reproduce.benchmarks import Benchmark
 from classnorm.reproduce.published import published_table
-from classnorm.reproduce.reproduction import Reproduction
+from classnorm.reproduce.reproduction import Reproduction, SeedRuns
 from classnorm.results.artifact import Artifact, Plot, Table
-from classnorm.results.numbers import mean, mean_text, number_text, signed
-from classnorm.results.run_folder import Result
+from classnorm.results.numbers import mean_text, number_text, signed
 from classnorm.results.verdicts import Verdict, judge_difference
 
 __all__ = ["ARMS", "Arm", "czsl_curves", "czsl_table"]
@@ -34,7 +32,7 @@ class Arm:
     label: str
     strategy: str
     class_norm: bool | None
-    """None where it does not apply."""
+    """None if it does not apply."""
     published: str = ""
 
     @property
@@ -57,22 +55,21 @@ ARMS = (
     *_pair("LwF", "lwf"),
     Arm("Analytic (ours)", "analytic", None),
 )
-"""The paper's five methods, two more baselines, and our own."""
+"""The paper's five methods, two more baselines, and our analytic strategy."""
 
-_COMPARED = "sequential"  # the strategy on which the selection scores are compared
+_SELECTION_STRATEGY = "sequential"  # the strategy on which selection scores are compared
 
-Runs = dict[tuple[str, Protocol], list[Result]]
-"""(arm, protocol) → a result per seed."""
+Runs = dict[tuple[str, Protocol], SeedRuns]
+"""(arm, protocol) → its runs."""
 Choices = dict[str, list[Chosen]]
 """Arm → the choice of each seed's validation sequence."""
 
 
 def _stream_data(reproduction: Reproduction, benchmark: Benchmark) -> ZeroShotDataset:
+    dataset = benchmark.dataset
     if reproduction.image_split is None or benchmark.name != "CUB":
-        return benchmark.dataset
-    return replace(
-        benchmark.dataset, is_train=read_image_split(reproduction.image_split, benchmark.dataset.image_files)
-    )
+        return dataset
+    return replace(dataset, is_train=read_image_split(reproduction.image_split, dataset.image_files))
 
 
 def _experiments(reproduction: Reproduction, dataset: ZeroShotDataset, arm: Arm) -> list[ContinualExperiment]:
@@ -91,57 +88,47 @@ def _run(reproduction: Reproduction, benchmark: Benchmark) -> tuple[Runs, Choice
     """Run every arm under both protocols, on the tasks after the validation sequence."""
     dataset = _stream_data(reproduction, benchmark)
     experiments = {arm.label: _experiments(reproduction, dataset, arm) for arm in ARMS}
-    flat = [experiment for group in experiments.values() for experiment in group]
     progress = reproduction.announce(f"{benchmark.name}: validation sequences")
+    flat = [experiment for group in experiments.values() for experiment in group]
     tuned = iter(validated(flat, reproduction.runs, reproduction.engine, progress=progress))
     choices = {label: [next(tuned) for _ in group] for label, group in experiments.items()}
-    chosen = {label: [choice.experiment for choice in group] for label, group in choices.items()}
-    finished = _finished(
-        reproduction, benchmark, [*flat, *(experiment for group in chosen.values() for experiment in group)]
-    )
-    runs: Runs = {}
-    for label in experiments:
-        runs[label, "published"] = [finished[experiment.name] for experiment in experiments[label]]
-        runs[label, "tuned"] = [finished[experiment.name] for experiment in chosen[label]]
-    return runs, choices
-
-
-def _finished(
-    reproduction: Reproduction, benchmark: Benchmark, experiments: Sequence[ContinualExperiment]
-) -> dict[str, Result]:
-    """The result of each, by name."""
-    failed = reproduction.run(f"{benchmark.name}: streams", experiments)
-    if failed:
-        raise TrainingError(f"{benchmark.name}: {next(iter(failed.values())).message}")
-    return {experiment.name: Result.read(reproduction.runs / experiment.name) for experiment in experiments}
-
-
-def _values(runs: Sequence[Result], score: str) -> list[float]:
-    return [run.scores[score] for run in runs]
+    groups: dict[tuple[str, Protocol], list[ContinualExperiment]] = {}
+    for label, group in experiments.items():
+        groups[label, "published"] = group
+        groups[label, "tuned"] = [choice.experiment for choice in choices[label]]
+    return reproduction.run(f"{benchmark.name}: streams", groups), choices
 
 
 _CONCLUSION = (
-    "Class normalization improves every continual method, mH by 30 to 50 %, and makes them forget less (except where "
-    "there is little to forget)."
+    "Class normalization improves every continual method, mH by 30 to 50 %, and reduces forgetting (except where there "
+    "is little to forget)."
 )
 _PROTOCOLS: dict[Protocol, str] = {
-    "tuned": "settings chosen by each arm's own validation sequence (the first 3 tasks, by mAUC)",
-    "published": "the published learning rate 1e-3, nothing chosen",
+    "tuned": "settings chosen by each arm's validation sequence (the first 3 tasks, by mAUC)",
+    "published": "the published learning rate of 1e-3, no selection",
 }
+_NOTE = (
+    "Frozen features; 2-layer embedder with 256 units, γ = 5, SGD, batches of 32. The first 3 tasks serve model "
+    "selection only; a fresh model learns the remaining tasks, in the label space of their classes, and only these "
+    "are reported. Accuracies are averaged over classes. In parentheses: the change due to CN, relative to the arm "
+    "without it. “mH with bias” subtracts from the seen scores the bias with the best mH on the validation sequence; "
+    "the analytic strategy always does."
+)
 
 
 def czsl_table(reproduction: Reproduction) -> Artifact:
-    tables, verdicts, notes, data = [], [], list(_NOTES), {}
+    tables, verdicts, notes, data = [], [], [_NOTE], {}
     for benchmark in reproduction.available:
         runs, choices = _run(reproduction, benchmark)
-        for protocol, words in _PROTOCOLS.items():
-            tables.append(_table(benchmark, protocol, words, runs, choices if protocol == "tuned" else None))
+        for protocol in _PROTOCOLS:
+            tables.append(_table(benchmark, protocol, runs, choices))
             verdicts += _verdicts(benchmark, protocol, runs)
         tables.append(_selection_table(reproduction, benchmark))
         notes += _edge_notes(benchmark, choices)
-        scores = {" | ".join(key): [run.document["scores"] for run in group] for key, group in runs.items()}
-        data[benchmark.label] = scores
-    tables.append(published_table("czsl-table", "The paper's figures (ResNet-18 trained along)"))
+        data[benchmark.label] = {
+            " | ".join(key): [result.document["scores"] for result in group.finished] for key, group in runs.items()
+        }
+    tables.append(published_table("czsl-table", "The paper's figures (ResNet-18, trained jointly)"))
     return Artifact(
         "czsl-table",
         "Continual zero-shot learning",
@@ -153,100 +140,86 @@ def czsl_table(reproduction: Reproduction) -> Artifact:
     )
 
 
+def _table(benchmark: Benchmark, protocol: Protocol, runs: Runs, choices: Choices) -> Table:
+    header, body = ["method", *STREAM_SCORES], []
+    for arm in ARMS:
+        group = runs[arm.label, protocol]
+        cells = _cells(group)
+        if arm.class_norm:
+            plain = runs[arm.model, protocol]
+            cells = [cell + _change(group, plain, score) for cell, score in zip(cells, STREAM_SCORES, strict=True)]
+        if protocol == "tuned":
+            cells += [_biased(group, choices[arm.label]), "; ".join(map(str, choices[arm.label]))]
+        body.append([arm.label, *cells])
+    if protocol == "tuned":
+        header += ["mH with bias", "chosen for each seed"]
+    split = runs[ARMS[0].label, protocol].finished[0].document["stream"]["image_split"]
+    return Table.of(f"{benchmark.label}, {split} image split: {_PROTOCOLS[protocol]}", header, body)
+
+
 def _selection_table(reproduction: Reproduction, benchmark: Benchmark) -> Table:
-    """What each selection score chooses from the same trials, and its scores on the remaining tasks."""
+    """Choices by each selection score from the same trials, and their scores on the remaining tasks."""
     dataset, body = _stream_data(reproduction, benchmark), []
-    for arm in (arm for arm in ARMS if arm.strategy == _COMPARED):
+    for arm in (arm for arm in ARMS if arm.strategy == _SELECTION_STRATEGY):
         experiments = _experiments(reproduction, dataset, arm)
         for score in get_args(Selection):
-            progress = reproduction.announce(f"{benchmark.name}: {arm.label} by {score}")
+            stage = f"{benchmark.name}: {arm.label} by {score}"
+            progress = reproduction.announce(stage)
             chosen = validated(experiments, reproduction.runs, reproduction.engine, score=score, progress=progress)
-            finished = _finished(reproduction, benchmark, [choice.experiment for choice in chosen])
-            runs = [finished[choice.experiment.name] for choice in chosen]
-            body.append([arm.label, score, *(_cell(runs, s) for s in STREAM_SCORES), "; ".join(map(str, chosen))])
-    title = f"{benchmark.label}: the score by which the validation sequence chooses"
-    return Table.of(title, ["method", "chosen by", *STREAM_SCORES, "chosen, seed by seed"], body)
+            [runs] = reproduction.run(stage, {score: [choice.experiment for choice in chosen]}).values()
+            body.append([arm.label, score, *_cells(runs), "; ".join(map(str, chosen))])
+    title = f"{benchmark.label}: selection score of the validation sequence"
+    return Table.of(title, ["method", "chosen by", *STREAM_SCORES, "chosen for each seed"], body)
 
 
 def _edge_notes(benchmark: Benchmark, choices: Choices) -> list[str]:
     """Choices at an edge of the grid: a wider grid may contain a better one."""
-    choices_at_edges = [
-        f"{label} ({', '.join(f'{name} {choice.settings[name]:g}' for name in choice.edges)}, seed {number})"
+    edges = [
+        f"{label} ({', '.join(f'{name} {choice.settings[name]:g}' for name in choice.edges)}, seed {seed})"
         for label, group in choices.items()
-        for number, choice in enumerate(group)
+        for seed, choice in enumerate(group)
         if choice.edges
     ]
-    return (
-        [f"{benchmark.label}: chosen at an edge of the grid: {', '.join(choices_at_edges)}."]
-        if choices_at_edges
-        else []
-    )
+    return [f"{benchmark.label}: chosen at an edge of the grid: {', '.join(edges)}."] if edges else []
 
 
-_NOTES = (
-    "Frozen features; 2-layer embedder with 256 units, γ = 5, SGD, batches of 32. The first 3 tasks only choose, "
-    "the others are learnt by a fresh model and reported, in the label space of their own classes. Accuracies are "
-    "averaged over classes. In brackets: change by CN, relative to the arm without it. “mH with bias” subtracts from "
-    "the seen scores the bias that is best by mH on the validation sequence; the analytic strategy has it throughout.",
-)
+def _cells(runs: SeedRuns) -> list[str]:
+    return [runs.cell(score, score_digits(score)) for score in STREAM_SCORES]
 
 
-def _table(benchmark: Benchmark, protocol: Protocol, words: str, runs: Runs, choices: Choices | None) -> Table:
-    body = []
-    for arm in ARMS:
-        group = runs[arm.label, protocol]
-        cells = [arm.label, *(_cell(group, score) for score in STREAM_SCORES)]
-        if arm.class_norm:
-            plain = runs[arm.model, protocol]
-            cells[1:] = [cell + _change(group, plain, s) for cell, s in zip(cells[1:], STREAM_SCORES, strict=True)]
-        if choices is not None:
-            cells += [_biased(group, choices[arm.label]), "; ".join(map(str, choices[arm.label]))]
-        body.append(cells)
-    split = runs[ARMS[0].label, protocol][0].document["stream"]["image_split"]
-    more = ["mH with bias", "chosen, seed by seed"] if choices is not None else []
-    return Table.of(f"{benchmark.label}, {split} image split: {words}", ["method", *STREAM_SCORES, *more], body)
+def _change(runs: SeedRuns, plain: SeedRuns, score: str) -> str:
+    """The change relative to the arm without CN; empty if the score of that arm is close to 0."""
+    base = plain.mean(score)
+    return f" ({signed(100 * (runs.mean(score) - base) / abs(base), 0)} %)" if abs(base) > 0.005 else ""
 
 
-def _cell(runs: Sequence[Result], score: str) -> str:
-    return mean_text(_values(runs, score), 2 if score == "forgetting" else 1)
-
-
-def _change(runs: Sequence[Result], plain: Sequence[Result], score: str) -> str:
-    """Relative to the arm without CN; empty where that is close to 0."""
-    base = mean(_values(plain, score))
-    change = 100 * (mean(_values(runs, score)) - base) / abs(base) if abs(base) > 0.005 else None
-    return "" if change is None else f" ({signed(change, 0)} %)"
-
-
-def _biased(runs: Sequence[Result], chosen: Sequence[Chosen]) -> str:
+def _biased(runs: SeedRuns, chosen: Sequence[Chosen]) -> str:
     """mH with the bias of the seen scores that is best on the validation sequence."""
-    curves = [run.document["bias_curve"] for run in runs]
+    curves = [result.document["bias_curve"] for result in runs.finished]
     pairs = zip(curves, chosen, strict=True)
-    return mean_text([c["harmonic"][c["value"].index(choice.best_bias)] for c, choice in pairs], 1)
+    return mean_text([curve["harmonic"][curve["value"].index(choice.best_bias)] for curve, choice in pairs])
 
 
 def _verdicts(benchmark: Benchmark, protocol: Protocol, runs: Runs) -> list[Verdict]:
     verdicts = []
-    for arm in ARMS:
-        if not arm.class_norm or not arm.published:
-            continue
+    for arm in (arm for arm in ARMS if arm.class_norm and arm.published):
         cn, plain = runs[arm.label, protocol], runs[arm.model, protocol]
-        new, old = _values(cn, "mH"), _values(plain, "mH")
+        before, after = plain.mean("mH"), cn.mean("mH")
         verdicts.append(
             Verdict(
                 f"{protocol}: CN lifts {arm.model}'s mH (by {100 * _LIFT:.0f} %)",
                 benchmark.label,
-                f"{number_text(mean(old))} → {number_text(mean(new))}{_change(cn, plain, 'mH')}",
-                judge_difference(new, old, _LIFT * mean(old)),
+                f"{number_text(before)} → {number_text(after)}{_change(cn, plain, 'mH')}",
+                judge_difference(cn.values("mH"), plain.values("mH"), _LIFT * before),
             )
         )
-        less, more = _values(cn, "forgetting"), _values(plain, "forgetting")
+        before, after = plain.mean("forgetting"), cn.mean("forgetting")
         verdicts.append(
             Verdict(
                 f"{protocol}: CN lowers {arm.model}'s forgetting",
                 benchmark.label,
-                f"{number_text(mean(more), 2)} → {number_text(mean(less), 2)}",
-                judge_difference(more, less, 0.0),
+                f"{number_text(before, 2)} → {number_text(after, 2)}",
+                judge_difference(plain.values("forgetting"), cn.values("forgetting"), 0.0),
             )
         )
     return verdicts
@@ -268,9 +241,7 @@ def czsl_curves(reproduction: Reproduction) -> Artifact:
         runs, _ = _run(reproduction, benchmark)
         for score, label in _CURVES.items():
             series = [
-                task_curve(
-                    arm.label, arm.model, runs[arm.label, "tuned"], score, variant="+ CN" if arm.class_norm else "plain"
-                )
+                task_curve(arm.label, arm.model, runs[arm.label, "tuned"].finished, score, _variant(arm))
                 for arm in ARMS
             ]
             title = f"{benchmark.label}: {label} after each task"
@@ -280,5 +251,9 @@ def czsl_curves(reproduction: Reproduction) -> Artifact:
         "Continual zero-shot learning, task by task",
         "Class normalization improves the curves of all methods, at some steps beyond the plain multi-task model.",
         plots=plots,
-        notes=[*_NOTES, *reproduction.missing],
+        notes=[_NOTE, *reproduction.missing],
     )
+
+
+def _variant(arm: Arm) -> str:
+    return "+ CN" if arm.class_norm else "plain"

@@ -1,4 +1,4 @@
-"""The paper's own figures, one CSV file per table as printed: ResNet-101 features, nothing reconciled."""
+"""The figures of the paper as printed, one CSV file per table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Published:
 
     label: str
     cells: dict[str, str]
-    """Column → printed text, empty where the paper has a dash."""
+    """Column → printed text, empty for a dash."""
 
     def score(self, benchmark: str, short: str) -> float | None:
         """U, S or H on a benchmark, in percent."""
@@ -31,7 +31,7 @@ class Published:
 
 @cache
 def published(table: str) -> dict[str, Published]:
-    """Rows of a table by label."""
+    """Label → row of a table."""
     text = files(__package__).joinpath("paper", f"{table}.csv").read_text(encoding="utf-8")
     return {row["row"]: Published(row.pop("row"), row) for row in map(dict, csv.DictReader(text.splitlines()))}
 

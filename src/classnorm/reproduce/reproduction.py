@@ -1,20 +1,20 @@
-"""A reproduction: benchmarks, effort, engine and a folder that keeps every run; and the runs of variants."""
+"""A reproduction: benchmarks, effort, engine and a folder of runs, and the measurements of variants."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from classnorm.errors import ClassNormError
-from classnorm.experiments.engine import Engine, Failure, run_converging
+from classnorm.errors import TrainingError
+from classnorm.experiments.engine import Engine, Task, run_converging
 from classnorm.experiments.experiment import Experiment
 from classnorm.methods import MethodConfig, resolve
 from classnorm.progress import Announce
 from classnorm.reproduce.benchmarks import Benchmark
 from classnorm.reproduce.variants import Variant
-from classnorm.results.numbers import mean_text
+from classnorm.results.numbers import mean, mean_text
 from classnorm.results.run_folder import Result
 from classnorm.training import TrainingConfig
 
@@ -23,20 +23,20 @@ __all__ = ["QUICK", "Effort", "Measurements", "Reproduction", "SeedRuns", "measu
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much work goes into a reproduction."""
+    """Size of the runs of a reproduction."""
 
     seeds: int = 3
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the MLPs, over those of the recipe."""
+    """Settings of the MLPs that override the recipe."""
     shorten: int = 1
-    """Other methods train for their recipe's number of epochs divided by this."""
+    """Divisor of the epochs of other methods."""
     diagnosis_width: int = 512
-    """Hidden units of the models in the figures of variance and smoothness."""
+    """Hidden units in the figures of variance and smoothness."""
     variance_iterations: int = 300
     smoothness_iterations: int = 2500
     smoothness_every: int = 25
     formula_dimension: int = 8192
-    """Largest dimension of the Gaussian vectors that test the variance formula."""
+    """Largest dimension at which the variance formula is tested on Gaussian vectors."""
     search_trials: int = 8
     stream_epochs: int = 5
 
@@ -56,15 +56,44 @@ QUICK = Effort(
 
 
 @dataclass(frozen=True)
+class SeedRuns:
+    """Runs that differ in the seed only."""
+
+    results: tuple[Result | None, ...]
+    """One per seed; None if training diverged."""
+
+    @property
+    def finished(self) -> list[Result]:
+        return [result for result in self.results if result is not None]
+
+    def values(self, score: str) -> list[float]:
+        """One value per seed, 0 if training diverged."""
+        return [0.0 if result is None else _value(result, score) for result in self.results]
+
+    def mean(self, score: str) -> float:
+        return mean(self.values(score))
+
+    def cell(self, score: str, digits: int = 1, spread: bool = True) -> str:
+        return mean_text(self.values(score), digits, spread) if self.finished else "diverged"
+
+
+def _value(result: Result, score: str) -> float:
+    return result.scores[score] if score in result.scores else float(result.document[score])
+
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True)
 class Reproduction:
-    """What a table or figure is made on and with."""
+    """The data and resources from which tables and figures are made."""
 
     benchmarks: Sequence[Benchmark]
     effort: Effort
     engine: Engine
     folder: Path
     announce: Announce
-    """Starts the display of a batch of runs."""
+    """Starts the progress display of a batch of runs."""
     image_split: Path | None = None
     """Official training and test images of CUB, for its class stream."""
 
@@ -74,12 +103,12 @@ class Reproduction:
 
     @property
     def missing(self) -> list[str]:
-        """Notes on how to get the benchmarks that are not available."""
+        """How to get the benchmarks that are not available."""
         return [benchmark.missing for benchmark in self.benchmarks if benchmark.missing]
 
     @property
     def runs(self) -> Path:
-        """The folder with a folder for each run."""
+        """Parent of the run folders."""
         return self.folder / "runs"
 
     def experiment(self, variant: Variant, benchmark: Benchmark, seed: int) -> Experiment:
@@ -87,7 +116,7 @@ class Reproduction:
         return Experiment(benchmark.dataset, variant.method, variant.label, config, seed)
 
     def recipe(self, benchmark: Benchmark, method: str, recipe: str) -> MethodConfig:
-        """A recipe for a dataset, shortened if the effort asks for it."""
+        """The config of a recipe on a benchmark, shortened according to the effort."""
         _, config = resolve(benchmark.dataset, method, recipe)
         changes = self.changes(benchmark, method, recipe)
         if not changes and isinstance(config, TrainingConfig) and self.effort.shorten > 1:
@@ -95,55 +124,38 @@ class Reproduction:
         return config.replace(**changes)
 
     def changes(self, benchmark: Benchmark, method: str, recipe: str) -> dict[str, Any]:
-        """Changes to a recipe on a dataset; `best` is short, and the same for all data."""
+        """Overrides of a recipe on a benchmark; `best` has none, since it is short and the same for all data."""
         return {**benchmark.changes, **self.effort.changes} if method == "classnorm" and recipe != "best" else {}
 
-    def run(self, what: str, tasks: Sequence[Any]) -> dict[str, Failure]:
-        """Run the tasks that are not finished; return those that failed, by name.
+    def run(
+        self, stage: str, groups: Mapping[Key, Sequence[Task]], *, may_diverge: bool = False
+    ) -> dict[Key, SeedRuns]:
+        """Run the experiments that are not finished. Those of a group differ in the seed.
 
-        A task that diverged before is not run again.
+        Raises:
+            TrainingError: a run failed; with `may_diverge`, for another reason than divergence.
         """
-        return run_converging(tasks, self.runs, self.engine, self.announce(what))
-
-
-@dataclass(frozen=True)
-class SeedRuns:
-    """Runs of a variant on a benchmark, one per seed; None for a training that diverged."""
-
-    results: tuple[Result | None, ...]
-
-    def values(self, score: str) -> list[float]:
-        """One value per seed, 0 for a training that diverged."""
-        return [0.0 if result is None else _value(result, score) for result in self.results]
-
-    def cell(self, score: str, spread: bool = False) -> str:
-        if all(result is None for result in self.results):
-            return "diverged"
-        return mean_text(self.values(score), spread=spread)
+        experiments = [experiment for group in groups.values() for experiment in group]
+        failed = run_converging(experiments, self.runs, self.engine, self.announce(stage))
+        errors = [failure.message for failure in failed.values() if not (may_diverge and failure.diverged)]
+        if errors:
+            raise TrainingError(f"{stage}: a run failed: {errors[0]}")
+        return {
+            key: SeedRuns(tuple(None if e.name in failed else Result.read(self.runs / e.name) for e in group))
+            for key, group in groups.items()
+        }
 
 
 Measurements = Mapping[tuple[str, str], SeedRuns]
 """(label of a variant, name of a benchmark) → its runs."""
 
 
-def _value(result: Result, score: str) -> float:
-    return result.scores[score] if score in result.scores else float(result.document[score])
-
-
-def measure(reproduction: Reproduction, what: str, variants: Sequence[Variant]) -> Measurements:
+def measure(reproduction: Reproduction, stage: str, variants: Sequence[Variant]) -> Measurements:
     """Run variants on all available benchmarks."""
-    experiments = {
-        (variant.label, benchmark.name): [
-            reproduction.experiment(variant, benchmark, seed) for seed in range(reproduction.effort.seeds)
-        ]
+    seeds = range(reproduction.effort.seeds)
+    groups = {
+        (variant.label, benchmark.name): [reproduction.experiment(variant, benchmark, seed) for seed in seeds]
         for variant in variants
         for benchmark in reproduction.available
     }
-    failed = reproduction.run(what, [e for group in experiments.values() for e in group])
-    unexpected = [failure.message for failure in failed.values() if not failure.diverged]
-    if unexpected:
-        raise ClassNormError(f"{what}: a run failed: {unexpected[0]}")
-    return {
-        key: SeedRuns(tuple(None if e.name in failed else Result.read(reproduction.runs / e.name) for e in group))
-        for key, group in experiments.items()
-    }
+    return reproduction.run(stage, groups, may_diverge=True)

@@ -31,7 +31,7 @@ __all__ = ["TABLES", "TableSpec"]
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table of the paper; its name is also that of the file with the published figures."""
+    """A table of the paper. Its name is also that of the CSV file with the published figures."""
 
     name: str
     title: str
@@ -61,8 +61,8 @@ _SPECS = (
     TableSpec(
         "main",
         "Generalized zero-shot results",
-        "Class standardization and the proper variance together, not either alone, make a 3-layer MLP the best "
-        "embedder; it reaches or beats generative models.",
+        "Only together do class standardization and the proper variance make a 3-layer MLP the best embedder, equal to "
+        "generative models or better.",
         (THREE_LAYERS, STANDARDIZED, PROPER_VARIANCE, CN),
         (
             Claim("CN beats the plain MLP", CN, THREE_LAYERS, 2.0),
@@ -75,8 +75,8 @@ _SPECS = (
     TableSpec(
         "additional",
         "Scale γ, dynamic normalization, other initialisations",
-        "The scale γ of normalize+scale matters much; 5 is a good value. Dynamic normalization does not replace class "
-        "standardization, and with standardization other initialisations come close to the proper variance.",
+        "The scale γ of normalize+scale matters a lot; 5 is a good value. Dynamic normalization is no substitute for "
+        "class standardization; with standardization, other initialisations come close to the proper variance.",
         (*(v for group in _GAMMAS.values() for v in group), DYNAMIC, *INITIALIZED),
         (
             *(
@@ -94,20 +94,23 @@ _SPECS = (
     TableSpec(
         "tricks",
         "Importance of AN and NS",
-        "Linear and 2-layer models need normalize+scale, and the linear one attribute normalization too; so does "
-        "CVC-ZSL.",
+        "Linear and 2-layer models and CVC-ZSL need normalize+scale; the linear model and CVC-ZSL also need attribute "
+        "normalization.",
         (*(v for group in _TRICKS.values() for v in group), *CVC_TRICKS),
         (
             *(Claim(f"{label} collapses without NS", group[0], group[2], 10.0) for label, group in _TRICKS.items()),
-            *(Claim(f"{label} collapses without both", group[0], group[3], 10.0) for label, group in _TRICKS.items()),
+            *(
+                Claim(f"{label} collapses without NS and AN", group[0], group[3], 10.0)
+                for label, group in _TRICKS.items()
+            ),
             Claim("Linear needs AN", _TRICKS["Linear"][0], _TRICKS["Linear"][1]),
-            *(Claim(f"CVC-ZSL is worse as {v.label.removeprefix('CVC-ZSL ')}", CVC, v) for v in CVC_TRICKS[1:]),
+            *(Claim(f"CVC-ZSL is worse with {v.label.removeprefix('CVC-ZSL ')}", CVC, v) for v in CVC_TRICKS[1:]),
         ),
     ),
     TableSpec(
         "other-methods",
         "Class normalization in RelationNet and CVC-ZSL",
-        "Adding CN to the attribute networks of two other methods improves them in all the setups.",
+        "Adding CN to the attribute networks of two other methods improves them in all setups.",
         (RELATIONNET, RELATIONNET_CN, CVC, CVC_CN),
         (
             Claim("CN helps RelationNet", RELATIONNET_CN, RELATIONNET, 0.5),
@@ -117,9 +120,9 @@ _SPECS = (
     TableSpec(
         "attribute-assumptions",
         "Standardized attributes instead of unit norm",
-        "Standardizing attributes without accounting for the factor 1/d_a makes results worse; accounting for it "
-        "improves them noticeably. (The paper's own figures show this for the linear model; with 2 layers the factor "
-        "lowers H on all four datasets, with 3 on two of them.)",
+        "Standardizing attributes without the factor 1/d_a makes results worse; the factor improves them noticeably. "
+        "(The paper's figures show this for the linear model; with 2 layers the factor lowers H on all four datasets, "
+        "with 3 layers on two.)",
         tuple(v for group in _ASSUMPTIONS.values() for v in group),
         tuple(Claim(f"{label} -AN: 1/d_a helps", group[2], group[1]) for label, group in _ASSUMPTIONS.items()),
     ),

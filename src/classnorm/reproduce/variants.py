@@ -1,4 +1,4 @@
-"""Variants, the rows of the paper's tables: each is a recipe with some settings changed."""
+"""Variants, the rows of the paper's tables: recipes with changed settings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Variant:
         return replace(self, label=label)
 
     def derive(self, label: str, published: str = "", **changes: Any) -> Variant:
-        """A variant with further changes."""
+        """The same model with further changes."""
         return replace(self, label=label, published=published, changes={**self.changes, **changes})
 
 
@@ -79,7 +79,7 @@ VANILLA = (
 )
 
 
-# The other embedders as published, without calibration.
+# The other methods as published: without calibration.
 RELATIONNET = Variant("RelationNet", {"calibration": "none"}, "relationnet", published="RelationNet (official code)")
 RELATIONNET_CN = replace(
     RELATIONNET, label="RelationNet + CN", recipe="class-norm", published="RelationNet (official code) + CN"
@@ -102,7 +102,7 @@ def with_gamma(variant: Variant) -> tuple[Variant, ...]:
 
 
 def without_an(variant: Variant) -> tuple[Variant, ...]:
-    """The model; with standardized attributes; and also with initial variance 1/(d_out·d_a) of the first layer."""
+    """The model; the model with standardized attributes; the latter with first-layer variance 1/(d_out·d_a)."""
     return (
         variant,
         variant.derive(f"{variant.label} -AN", **_NO_AN),
@@ -111,7 +111,7 @@ def without_an(variant: Variant) -> tuple[Variant, ...]:
 
 
 def without_tricks(variant: Variant) -> tuple[Variant, ...]:
-    """The model, and the model without AN, NS or both."""
+    """The model, and without AN, without NS, and without both."""
     return (
         variant,
         variant.derive(f"{variant.label} -AN", **_NO_AN),

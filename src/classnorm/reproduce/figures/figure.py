@@ -1,8 +1,8 @@
-"""What the figures share: their datasets, and how a diagnosis becomes a figure of the paper."""
+"""The specification of a figure, its datasets, and the diagnoses that figures share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,6 @@ from classnorm.reproduce.benchmarks import Benchmark
 from classnorm.reproduce.published import PAPER_BENCHMARKS
 from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact
-from classnorm.results.verdicts import Verdict
 
 __all__ = ["FigureSpec", "Sample", "benchmarks_and_apy", "run_diagnoses", "samples"]
 
@@ -26,18 +25,11 @@ class FigureSpec:
     title: str
     conclusion: str
     """What the paper concludes from it."""
-    make: Callable[[Reproduction], Artifact]
+    measure: Callable[[Reproduction], Artifact]
+    """Returns the measured figure; its name, title and text come from this specification."""
 
-    def artifact(self, diagnosis: Artifact, verdicts: Sequence[Verdict], missing: Sequence[str]) -> Artifact:
-        """A diagnosis with the paper's conclusion, verdicts, and notes on missing data."""
-        return replace(
-            diagnosis,
-            name=self.name,
-            title=self.title,
-            text=self.conclusion,
-            verdicts=list(verdicts),
-            notes=[*diagnosis.notes, *missing],
-        )
+    def make(self, reproduction: Reproduction) -> Artifact:
+        return replace(self.measure(reproduction), name=self.name, title=self.title, text=self.conclusion)
 
 
 @dataclass(frozen=True)
@@ -54,21 +46,21 @@ def samples(reproduction: Reproduction) -> Iterator[Sample]:
     for benchmark in reproduction.benchmarks:
         if not benchmark.missing:
             yield Sample(benchmark.label, benchmark.dataset, reproduction.effort.seeds, True)
-        elif benchmark.attributes:
-            dataset = simulate(benchmark.attributes)
+        elif benchmark.folder:
+            dataset = simulate(benchmark.folder)
             yield Sample(dataset.name, dataset, 1, False)
 
 
 Key = TypeVar("Key")
 
 
-def run_diagnoses(reproduction: Reproduction, what: str, tasks: Mapping[Key, Diagnosis]) -> dict[Key, Any]:
-    """The numbers of each diagnosis."""
-    return diagnose(tasks, reproduction.runs, reproduction.engine, reproduction.announce(what))
+def run_diagnoses(reproduction: Reproduction, stage: str, tasks: Mapping[Key, Diagnosis]) -> dict[Key, Any]:
+    """Run the diagnoses that are not finished, and return the numbers of all."""
+    return diagnose(tasks, reproduction.runs, reproduction.engine, reproduction.announce(stage))
 
 
 def benchmarks_and_apy(reproduction: Reproduction) -> list[Benchmark]:
-    """The benchmarks, and aPY, which the paper has only in its figures of attributes."""
+    """The benchmarks and aPY, which the paper uses only in its figures of attributes."""
     paper = [b for b in reproduction.benchmarks if isinstance(b.source, Path) and b.name in PAPER_BENCHMARKS]
     folders = dict.fromkeys(Path(benchmark.source).parent / "APY" for benchmark in paper)
     apy = [Benchmark("APY", folder, missing=f"APY: put res101.mat into {folder}") for folder in folders]

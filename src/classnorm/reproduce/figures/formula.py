@@ -1,4 +1,4 @@
-"""Statement 1, the variance of normalize+scale, against Gaussian vectors and real features."""
+"""Statement 1, the variance of normalize+scale, tested on Gaussian vectors and on features."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from classnorm import analysis
 from classnorm.data import ZeroShotDataset, load, simulate
 from classnorm.nn import logit_variance
-from classnorm.reproduce.figures.figure import FigureSpec, benchmarks_and_apy
+from classnorm.reproduce.figures.figure import benchmarks_and_apy
 from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact, Plot, Series, Table
 from classnorm.results.numbers import mean
@@ -18,7 +18,7 @@ __all__ = ["variance_formula"]
 _SMALLEST_DIMENSION = 32
 
 
-def variance_formula(spec: FigureSpec, reproduction: Reproduction) -> Artifact:
+def variance_formula(reproduction: Reproduction) -> Artifact:
     dimensions = [_SMALLEST_DIMENSION]
     while dimensions[-1] < reproduction.effort.formula_dimension:
         dimensions.append(2 * dimensions[-1])
@@ -48,26 +48,20 @@ def variance_formula(spec: FigureSpec, reproduction: Reproduction) -> Artifact:
             )
         )
     header = ["data", "d_z", "formula", "measured, all logits", "measured, between classes"]
-    return Artifact(
-        spec.name,
-        spec.title,
-        spec.conclusion,
-        tables=[Table.of("Variance of cosine logits of a random 2-layer MLP (512 units)", header, rows)],
-        plots=[_gaussian_plot(dimensions, predicted, gaussians), _feature_plot(boxes)],
-        verdicts=verdicts,
-        notes=[
-            "Unnormalised attributes, 5 random MLPs, 10 batches each. Real features are not centred, which the formula "
-            "assumes: a share of the variance is a shift that all classes have in common.",
-            *reproduction.missing,
-        ],
-        data={"synthetic": {"d": dimensions, "formula": predicted, **gaussians}},
-    )
+    tables = [Table.of("Variance of cosine logits of a random 2-layer MLP (512 units)", header, rows)]
+    plots = [_gaussian_plot(dimensions, predicted, gaussians), _feature_plot(boxes)]
+    notes = [
+        "Unnormalized attributes, 5 random MLPs, 10 batches each. The formula assumes centred features; real features "
+        "are not centred, so part of the variance is a shift common to all classes.",
+        *reproduction.missing,
+    ]
+    data = {"synthetic": {"d": dimensions, "formula": predicted, **gaussians}}
+    return Artifact("variance-formula", "", "", tables, plots, verdicts, notes, data)
 
 
 def _gaussian_plot(dimensions: Sequence[int], predicted: Sequence[float], gaussians: Mapping[str, list[float]]) -> Plot:
-    x = [float(d) for d in dimensions]
-    low = [m - s for m, s in zip(gaussians["mean"], gaussians["std"], strict=True)]
-    high = [m + s for m, s in zip(gaussians["mean"], gaussians["std"], strict=True)]
+    x, center, std = [float(d) for d in dimensions], gaussians["mean"], gaussians["std"]
+    low, high = ([m + sign * s for m, s in zip(center, std, strict=True)] for sign in (-1, 1))
     return Plot(
         "formula-synthetic",
         "lines",
@@ -76,7 +70,7 @@ def _gaussian_plot(dimensions: Sequence[int], predicted: Sequence[float], gaussi
         "variance (γ = 1)",
         [
             Series("formula d/(d − 2)²", "formula", x, list(predicted)),
-            Series("measured, ± one standard deviation", "measured", x, gaussians["mean"], low, high),
+            Series("measured, ± one standard deviation", "measured", x, center, low, high),
         ],
         log_x=True,
         log_y=True,
@@ -89,12 +83,12 @@ def _feature_plot(boxes: list[Series]) -> Plot:
 
 
 def _raw_data(reproduction: Reproduction) -> Iterator[tuple[str, ZeroShotDataset]]:
-    """Labels and datasets, with raw attributes where they are available; simulated features for attributes alone."""
+    """Labels and datasets, with raw attributes if available, and simulated features if features are missing."""
     for benchmark in benchmarks_and_apy(reproduction):
         if not benchmark.missing and benchmark.folder:
             yield benchmark.label, load(benchmark.folder, features=benchmark.features, attributes="original_att")
         elif not benchmark.missing:
             yield benchmark.label, benchmark.dataset
-        elif benchmark.attributes:
-            dataset = simulate(benchmark.attributes, attributes="original_att")
+        elif benchmark.folder:
+            dataset = simulate(benchmark.folder, attributes="original_att")
             yield dataset.name, dataset

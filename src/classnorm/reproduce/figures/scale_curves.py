@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from classnorm.analysis.seen_scales import SCALES
-from classnorm.data import Split
 from classnorm.experiments.diagnoses.curves import rounded
 from classnorm.experiments.diagnoses.diagnosis import Diagnosis
 from classnorm.methods.classnorm import reference
 from classnorm.reproduce.benchmarks import Benchmark
-from classnorm.reproduce.figures.figure import FigureSpec, run_diagnoses
+from classnorm.reproduce.figures.figure import run_diagnoses
 from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact, Plot, Series, Table
 from classnorm.results.numbers import mean, number_text
@@ -25,18 +24,22 @@ _PAPER_SCALES = {"SUN": 0.95, "CUB": 1.0, "AWA1": 0.95, "AWA2": 0.95}
 _SCORES = {"harmonic": "H", "unseen": "U", "seen": "S"}
 _PARTS = ("validation", "test")
 _NOTE = (
-    "One training without the validation rows serves both curves: 50, 30, 5 and 5 pseudo-unseen classes for SUN, CUB, "
-    "AwA1 and AwA2 (a fifth of the seen classes elsewhere) and as many rows of the other classes are held out; on the "
-    "test set the held-out classes do not take part."
+    "Both curves come from one training without the validation rows: 50, 30, 5 and 5 pseudo-unseen classes on SUN, "
+    "CUB, AwA1 and AwA2 (elsewhere a fifth of the seen classes) and as many rows of the other classes are held out. "
+    "The held-out classes do not compete on the test set."
 )
 
 
-def seen_scales(spec: FigureSpec, reproduction: Reproduction) -> Artifact:
-    """U, S and H against the scale s, on validation and on test."""
-    benchmarks = [b for b in reproduction.available if _has_both_sides(b.dataset.split)]
+def seen_scales(reproduction: Reproduction) -> Artifact:
+    """U, S and H against the scale s, on validation and test rows."""
+    benchmarks = [
+        benchmark
+        for benchmark in reproduction.available
+        if len(benchmark.dataset.split.test_unseen) and len(benchmark.dataset.split.test_seen)
+    ]
     seeds = range(reproduction.effort.seeds)
     tasks = {(b.label, seed): _task(reproduction, b, seed) for b in benchmarks for seed in seeds}
-    numbers = run_diagnoses(reproduction, spec.name, tasks)
+    numbers = run_diagnoses(reproduction, "seen-scales", tasks)
     plots, verdicts, rows = [], [], []
     for number, benchmark in enumerate(benchmarks):
         runs = [numbers[benchmark.label, seed] for seed in seeds]
@@ -45,22 +48,11 @@ def seen_scales(spec: FigureSpec, reproduction: Reproduction) -> Artifact:
         gains = [max(run["test"]["harmonic"]) - run["test"]["harmonic"][SCALES.index(1.0)] for run in runs]
         rows.append([benchmark.label, f"{validation:g}", f"{test:g}", number_text(mean(gains))])
         verdicts += _verdicts(benchmark, validation, test)
-    header = ["data", "best s on validation", "best s on test", "what the best s would gain on test (H)"]
-    title = "Best scales, mean curves over seeds (no score of this project uses the test curve)"
-    return Artifact(
-        spec.name,
-        spec.title,
-        spec.conclusion,
-        tables=[Table.of(title, header, rows)],
-        plots=plots,
-        verdicts=verdicts,
-        notes=[_NOTE, *reproduction.missing],
-        data={"seen_scales": {" | ".join(map(str, key)): curves for key, curves in numbers.items()}},
-    )
-
-
-def _has_both_sides(split: Split) -> bool:
-    return len(split.test_unseen) > 0 and len(split.test_seen) > 0
+    header = ["data", "best s on validation", "best s on test", "gain in H on test by the best s"]
+    title = "Best scales, mean curves over seeds (test curves are never used for selection)"
+    notes = [_NOTE, *reproduction.missing]
+    data = {"seen_scales": {" | ".join(map(str, key)): curves for key, curves in numbers.items()}}
+    return Artifact("seen-scales", "", "", [Table.of(title, header, rows)], plots, verdicts, notes, data)
 
 
 def _task(reproduction: Reproduction, benchmark: Benchmark, seed: int) -> Diagnosis:
@@ -86,11 +78,6 @@ def _verdicts(benchmark: Benchmark, validation: float, test: float) -> list[Verd
     if benchmark.name not in _PAPER_SCALES:
         return []
     scale = _PAPER_SCALES[benchmark.name]
-    return [
-        Verdict(
-            f"The best scale on validation is about {scale:g}, as in the paper (± 0.05)",
-            benchmark.label,
-            f"{validation:g} on validation, {test:g} on test",
-            judge_bounds([validation], scale - 0.05, scale + 0.05),
-        )
-    ]
+    claim = f"The best scale on validation is about {scale:g}, as in the paper (± 0.05)"
+    measured = f"{validation:g} on validation, {test:g} on test"
+    return [Verdict(claim, benchmark.label, measured, judge_bounds([validation], scale - 0.05, scale + 0.05))]
