@@ -55,9 +55,9 @@ def test_a_finished_run_with_other_settings_is_not_mistaken_for_this_one(data, t
 
 def test_images_with_an_encoder_drawn_by_the_seed_give_the_same_run_twice(data, tmp_path):
     generator = np.random.default_rng(0)
-    pictures = generator.integers(0, 256, (data.n_rows, 16, 16), dtype=np.uint8)
+    images = generator.integers(0, 256, (data.n_rows, 16, 16), dtype=np.uint8)
     mode = ImageMode("convnet-gray", 16)
-    trial = replace(experiment(replace(data, images=pictures)), images=mode)
+    trial = replace(experiment(replace(data, images=images)), images=mode)
     torch.manual_seed(5)
     first = run_continual(trial, tmp_path / "a").document
     torch.manual_seed(6)  # nothing may depend on it
@@ -67,15 +67,15 @@ def test_images_with_an_encoder_drawn_by_the_seed_give_the_same_run_twice(data, 
     assert trial.name != experiment(data).name
 
 
-def test_an_encoder_from_nothing_has_settings_of_its_own(data):
+def test_an_encoder_trained_from_scratch_has_other_settings(data):
     stream = TaskStream.make(data, 5)
     assert ImageMode("resnet18").settings == {}
     config = configure(stream, "ewc", **ImageMode("convnet-gray").settings)
     assert (config.lr, config.encoder_lr, config.grad_clip) == (0.02, 0.1, 1.0)
 
 
-def test_image_mode_without_images_says_how_to_give_them(data, tmp_path):
-    with pytest.raises(DataError, match="--images DIR"):
+def test_image_mode_without_images_says_how_to_provide_them(data, tmp_path):
+    with pytest.raises(DataError, match="set `images` to the folder"):
         run_continual(replace(experiment(data), images=ImageMode("convnet-gray", 16)), tmp_path)
 
 

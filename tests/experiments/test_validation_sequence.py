@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from classnorm.continual import TaskStream, configure, run_stream
+from classnorm.continual import STRATEGIES, Strategy, TaskStream, configure, run_stream
+from classnorm.continual.strategies import GradientStrategy
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ConfigError, DataError
 from classnorm.experiments.engine import Engine
@@ -82,7 +83,7 @@ def test_the_bias_is_chosen_by_mH_whatever_chooses_the_rest(data, tmp_path):
     assert set(chosen.settings) == {"ridge", "length", "bias"}
 
 
-def test_a_given_setting_is_not_chosen():
+def test_a_fixed_setting_is_not_chosen():
     grid = default_grid("analytic").without({"bias"})
     assert grid.names == ("ridge", "length") and not grid.bias
     grid = default_grid("ewc").without({"lr"})
@@ -121,3 +122,28 @@ def test_too_few_tasks_to_choose_or_to_report_are_refused(data, tmp_path, tasks)
 def test_only_the_penalised_strategies_search_for_a_penalty(data):
     names = ("sequential", "ewc", "mas", "agem")
     assert {name for name in names if "penalty" in default_grid(name).names} == {"ewc", "mas"}
+
+
+def test_a_strategy_from_a_plug_in_has_the_grid_of_its_class(monkeypatch):
+    class Mine(GradientStrategy):
+        pass
+
+    class Wider(GradientStrategy):
+        grid = GradientStrategy.grid.extended(momentum=(0.5, 0.9))
+
+    monkeypatch.setitem(STRATEGIES, "mine", Mine)
+    monkeypatch.setitem(STRATEGIES, "wider", Wider)
+    assert default_grid("mine") == default_grid("sequential")
+    assert (default_grid("wider").names, default_grid("wider").refined) == (("lr", "momentum"), ("lr",))
+
+
+def test_a_strategy_without_a_grid_is_refused(data, tmp_path, monkeypatch):
+    class Bare(Strategy):
+        Config = STRATEGIES["analytic"].Config
+
+    monkeypatch.setitem(STRATEGIES, "bare", Bare)
+    start = replace(experiment(data), strategy="bare")
+    with pytest.raises(ConfigError, match="strategy bare has no validation grid"):
+        validated([start], tmp_path, Engine(jobs=1), validation_tasks=2)
+    with pytest.raises(ConfigError, match="strategy bare is not in the paper"):
+        paper_grid("bare")
