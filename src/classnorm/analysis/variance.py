@@ -1,4 +1,4 @@
-"""Variance of logits: during training, and against the formula of statement 1."""
+"""Variance of the logits: during training, and compared with the formula of statement 1."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = [
 
 
 def variance_models(dataset: ZeroShotDataset) -> dict[str, ClassNormConfig]:
-    """The paper's three models with NS and AN, as its theory has them.
+    """The paper's three models with NS and AN, as in its theory.
 
-    Attributes have unit norm, without the factor √d_a of the authors' release. The linear model starts with Xavier's
-    fan-out variance (statement 2), the plain MLP as PyTorch starts one.
+    Attributes have unit norm, without the factor √d_a of the authors' release. The linear model has Xavier's fan-out
+    initialization (statement 2), the plain MLP PyTorch's default.
     """
     cn = reference(dataset).replace(attribute_normalization="unit-plain")
     plain = cn.replace(normalization="none", init="torch")
@@ -45,7 +45,7 @@ def variance_models(dataset: ZeroShotDataset) -> dict[str, ClassNormConfig]:
 def _spread(logits: Tensor) -> tuple[float, float]:
     """Variance between the classes of a row, averaged over rows; and over all logits of the batch.
 
-    A shift that all classes of a row share is in the second and not in the first: a softmax does not see it.
+    Only the second includes shifts common to all classes of a row, which a softmax ignores.
     """
     return float(logits.var(dim=1).mean()), float(logits.var())
 
@@ -61,10 +61,7 @@ def initial_variance(dataset: ZeroShotDataset, config: ClassNormConfig, seed: in
 def training_variance(
     dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, iterations: int
 ) -> dict[str, list[float]]:
-    """Variance of each batch's logits at every iteration, `between` classes and in `total`.
-
-    A training that diverges ends early.
-    """
+    """Variance of each batch's logits at every iteration, `between` classes and in `total`, until it diverges."""
     problem = prepare(dataset, config, seed, torch.device("cpu"))
     record: list[tuple[float, float]] = []
 
