@@ -32,7 +32,7 @@ def normality(statistics: Statistics, source: str = "Class descriptors") -> Arti
         "",
         tables=[Table.of("D'Agostino and Pearson's test over the classes, per attribute", header, rows)],
         plots=[
-            _boxes("chi2", "χ²", "χ² statistic", chi2, {"usual upper end for normal data": 5.0}),
+            _boxes("chi2", "χ²", "χ² statistic", chi2, {"usual maximum for normal data": 5.0}),
             _boxes("p", "p-values", "p-value (cut at 1e-12)", p_values, {"5 %": 0.05}),
         ],
         notes=_notes(statistics, source),
@@ -40,8 +40,8 @@ def normality(statistics: Statistics, source: str = "Class descriptors") -> Arti
     )
 
 
-def _boxes(name: str, what: str, y_label: str, series: list[Series], lines_at: dict[str, float]) -> Plot:
-    title = f"Normality test per attribute: {what}"
+def _boxes(name: str, statistic: str, y_label: str, series: list[Series], lines_at: dict[str, float]) -> Plot:
+    title = f"Normality test per attribute: {statistic}"
     return Plot(f"normality-{name}", "boxes", title, "", y_label, series, log_y=True, lines_at=lines_at)
 
 
