@@ -15,7 +15,7 @@ from classnorm.errors import ConfigError, unknown_name
 from classnorm.methods.classnorm import ClassNormConfig, prepare
 from classnorm.methods.method import TrainingRows
 from classnorm.nn import Initialization
-from classnorm.training import TrainingConfig, train
+from classnorm.training import TrainingConfig, seeded, train
 
 __all__ = ["SMOOTHNESS_MODELS", "gradient_norms"]
 
@@ -55,7 +55,7 @@ def gradient_norms(
     rows = TrainingRows.of(dataset, torch.device("cpu"))
     network, logits = _model(dataset, config, model, seed, rows)
     n_parameters = sum(p.numel() for p in network.parameters())
-    batches = _Batches(len(rows.labels), iterations, torch.Generator().manual_seed(seed))
+    batches = _Batches(len(rows.labels), iterations, seeded(seed))
     norms = []
 
     def loss(features: Tensor, labels: Tensor) -> Tensor:

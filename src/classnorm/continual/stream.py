@@ -145,11 +145,9 @@ class TaskStream:
 
     def tensors(self, task: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """A task as tensors for other libraries: train_x, train_y, test_x, test_y, in the joint label space."""
-        x, y = [], []
-        for rows in (self.train(task), self.test(task)):
-            x.append(torch.from_numpy(self.dataset.features[rows].astype(np.float32)))
-            y.append(torch.from_numpy(self.labels[rows]))
-        return x[0], y[0], x[1], y[1]
+        train, test = self.train(task), self.test(task)
+        x, test_x = (torch.from_numpy(self.dataset.features[rows].astype(np.float32)) for rows in (train, test))
+        return x, torch.from_numpy(self.labels[train]), test_x, torch.from_numpy(self.labels[test])
 
     def part(self, start: int, stop: int | None = None) -> Self:
         """The tasks from `start` up to `stop` as a stream, with their classes alone as the label space.

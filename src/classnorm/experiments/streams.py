@@ -115,9 +115,8 @@ def run_continual(
         if resume and result_file(folder).is_file():
             return _read(experiment, folder)
         where = pick_device(device)
-        encoder, inputs = (
-            experiment.images.load(experiment.dataset, experiment.seed, where) if experiment.images else (None, None)
-        )
+        images = experiment.images
+        encoder, inputs = images.load(experiment.dataset, experiment.seed, where) if images else (None, None)
         outcome = run_stream(
             experiment.stream,
             experiment.strategy,

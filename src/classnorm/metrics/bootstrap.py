@@ -56,19 +56,16 @@ def class_bootstrap(
     tested = ~np.isnan(np.concatenate(tables)).any(axis=0)
     generator = np.random.default_rng(seed)
     # Row 0 is the test set itself: every class once.
-    shares = {side: _shares(int((tested & mask).sum()), resamples, generator) for side, mask in _sides(seen)}
+    sides = {"unseen": tested & ~seen, "seen": tested & seen}
+    shares = {side: _shares(int(mask.sum()), resamples, generator) for side, mask in sides.items()}
     averages = []  # for each model: score -> [resamples + 1]
     for table in tables:
-        by_side = {side: _averages(shares[side], table[:, tested & mask]) for side, mask in _sides(seen)}
-        total = by_side["unseen"] + by_side["seen"]  # [resamples + 1, n_seeds]
-        product = 2 * by_side["unseen"] * by_side["seen"]
-        by_side["harmonic"] = np.divide(product, total, out=np.where(np.isnan(total), np.nan, 0.0), where=total > 0)
-        averages.append({name: values.mean(axis=1) for name, values in by_side.items()})
+        scores = {side: _averages(shares[side], table[:, mask]) for side, mask in sides.items()}
+        total = scores["unseen"] + scores["seen"]  # [resamples + 1, n_seeds]
+        product = 2 * scores["unseen"] * scores["seen"]
+        scores["harmonic"] = np.divide(product, total, out=np.where(np.isnan(total), np.nan, 0.0), where=total > 0)
+        averages.append({name: values.mean(axis=1) for name, values in scores.items()})
     return {name: _difference(averages[0][name] - averages[1][name], level) for name in averages[0]}
-
-
-def _sides(seen: npt.NDArray[np.bool_]) -> list[tuple[str, npt.NDArray[np.bool_]]]:
-    return [("unseen", ~seen), ("seen", seen)]
 
 
 def _shares(n_classes: int, resamples: int, generator: np.random.Generator) -> Floats:

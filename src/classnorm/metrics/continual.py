@@ -87,8 +87,7 @@ def continual_scores(
     matrix = np.full((len(groups), len(groups)), np.nan)
     for step, logits in enumerate(history):
         scores: Any = np.asarray(logits)
-        seen = of_class <= step
-        gzsl = gzsl_scores(scores, index, seen, average)
+        gzsl = gzsl_scores(scores, index, of_class <= step, average)
         predictions = scores.argmax(axis=1)
         matrix[step] = [accuracy(predictions[of_row == t], index[of_row == t], average) for t in range(len(groups))]
         record = {name: gzsl[name] for name in ("seen", "unseen", "harmonic", "ausuc")}
@@ -116,5 +115,4 @@ def _forgetting(matrix: npt.NDArray[np.float64]) -> float:
     last = len(matrix) - 1
     if last == 0:
         return float("nan")
-    drops = [matrix[j:last, j].max() - matrix[last, j] for j in range(last)]
-    return float(np.mean(drops)) / 100.0
+    return float(np.mean([matrix[j:last, j].max() - matrix[last, j] for j in range(last)])) / 100.0

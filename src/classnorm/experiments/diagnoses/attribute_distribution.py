@@ -32,7 +32,7 @@ def normality(statistics: Statistics, source: str = "Class descriptors") -> Arti
         "",
         tables=[Table.of("D'Agostino and Pearson's test over the classes, per attribute", header, rows)],
         plots=[
-            _boxes("chi2", "χ²", "χ² statistic", chi2, {"usual maximum for normal data": 5.0}),
+            _boxes("chi2", "χ²", "χ² statistic", chi2, {"usual upper end for normal data": 5.0}),
             _boxes("p", "p-values", "p-value (cut at 1e-12)", p_values, {"5 %": 0.05}),
         ],
         notes=_notes(statistics, source),

@@ -66,7 +66,7 @@ def variance_artifact(numbers: Mapping[VarianceKey, Any]) -> Artifact:
         notes=[
             "The variance is that between the classes of a row, averaged over a batch: what a softmax sees. "
             "Attributes have unit norm without the factor √d_a; −AN standardizes them. γ = 5, Adam 5e-4, batches of "
-            "256. A curve that ends early is a training that diverged."
+            "256. Where a curve ends early, training diverged."
         ],
         data={"variance": {" | ".join(map(str, key)): values for key, values in numbers.items()}},
     )

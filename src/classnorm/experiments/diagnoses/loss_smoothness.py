@@ -64,8 +64,8 @@ def smoothness_artifact(numbers: Mapping[SmoothnessKey, Sequence[float]], every:
             "The largest gradient norm over 10 batches of 256 rows with standard normal noise, divided by the number "
             f"of parameters, every {every} iterations; Adam 1e-4, batches of 256.",
             "The paper does not say whether its models have normalize+scale here, so both are shown. A cosine does not "
-            "depend on the length of a prototype, so its gradient grows as prototypes get shorter, and CN starts with "
-            "short ones.",
+            "change with the length of a prototype, so its gradient grows as prototypes get shorter, and CN starts "
+            "with short ones.",
         ],
         data={"smoothness": {" | ".join(map(str, key)): norms for key, norms in numbers.items()}},
     )
