@@ -64,7 +64,7 @@ def test_an_encoder_trained_from_scratch_has_other_settings(data):
 
 
 def test_image_mode_without_images_says_how_to_provide_them(experiment, tmp_path):
-    with pytest.raises(DataError, match="set `images` to the folder"):
+    with pytest.raises(DataError, match="with `images=DIR`"):
         run_continual(replace(experiment(), images=ImageMode("convnet-gray", 16)), tmp_path)
 
 

@@ -150,11 +150,12 @@ class _Run:
     @torch.inference_mode()
     def _logits(self) -> npt.NDArray[np.float32]:
         """[n_test, n_classes]; classes not seen yet are embedded like the others, with the running statistics."""
-        stream, learner, inputs = self.stream, self.strategy.problem.learner.eval(), self.strategy.problem.inputs
-        device = self.strategy.problem.descriptors.device
-        prototypes = learner.prototypes(torch.from_numpy(stream.descriptors).to(device))
-        batches = torch.split(torch.from_numpy(stream.test_rows).to(device), _BATCH)
-        logits = torch.cat([learner.logits(inputs.batch(rows), prototypes).float().cpu() for rows in batches]).numpy()
+        problem = self.strategy.problem
+        learner, device = problem.learner.eval(), problem.descriptors.device
+        prototypes = learner.prototypes(torch.from_numpy(self.stream.descriptors).to(device))
+        batches = torch.split(torch.from_numpy(self.stream.test_rows).to(device), _BATCH)
+        scores = [learner.logits(problem.inputs.batch(rows), prototypes).float().cpu() for rows in batches]
+        logits: npt.NDArray[np.float32] = torch.cat(scores).numpy()
         if not np.isfinite(logits).all():
             raise DivergedError("training diverged: the scores of the test rows are not finite; lower `lr`")
         return logits

@@ -115,7 +115,7 @@ def run_converging(
     tasks: Sequence[Task], root: Path, engine: Engine, progress: OnProgress | None = None
 ) -> dict[str, Failure]:
     """Like `run_tasks`, but without retrying tasks that diverged before."""
-    diverged = {task.name: old for task in tasks if (old := failure(task, root)) and old.diverged}
+    diverged = {task.name: error for task in tasks if (error := failure(task, root)) and error.diverged}
     return diverged | run_tasks([task for task in tasks if task.name not in diverged], root, engine, progress)
 
 
@@ -148,8 +148,7 @@ def run_tasks(
                         died = "its worker process died each time; is there enough memory?"
                         _record(root / task.name, Failure("it ended without a result" if survived else died))
                 break
-    failures = {name: failure(task, root) for name, task in unique.items()}
-    return {name: problem for name, problem in failures.items() if problem is not None}
+    return {name: error for name, task in unique.items() if (error := failure(task, root))}
 
 
 def _survives(engine: Engine, tasks: Sequence[Task], root: Path) -> bool:
@@ -182,8 +181,8 @@ def perform(task: Task, folder: Path, threads: int | None) -> None:
             _record(folder, Failure(message, kind), traceback.format_exc())
 
 
-def _record(folder: Path, problem: Failure, trace: str = "") -> None:
-    write_json(folder / ERROR, {"error": problem.message, "kind": problem.kind, "traceback": trace})
+def _record(folder: Path, failed: Failure, trace: str = "") -> None:
+    write_json(folder / ERROR, {"error": failed.message, "kind": failed.kind, "traceback": trace})
 
 
 @contextmanager

@@ -99,7 +99,10 @@ def _finished(experiment: Experiment, folder: Path) -> Result:
     """The result in the folder, which must be that of the experiment."""
     result = Result.read(folder)
     if result.document.get("key") != experiment.key:
-        raise ConfigError(f"{folder}: holds a finished run with {_differing(result, experiment)}; choose another `out`")
+        old, new = result.document.get("config", {}), experiment.config.as_dict()
+        settings = [f"{name} {old.get(name)} instead of {new[name]}" for name in new if old.get(name) != new[name]]
+        difference = ", ".join(settings[:3]) or "other data, method or seed"
+        raise ConfigError(f"{folder}: holds a finished run with {difference}; choose another `out`")
     return result
 
 
@@ -130,13 +133,6 @@ def _write_encoder(folder: Path, dataset: ZeroShotDataset) -> None:
     if "encoder" in dataset.provenance:
         with suppress(ValueError):  # a custom bundle may have free text here
             write_json(folder / ENCODER, json.loads(dataset.provenance["encoder"]))
-
-
-def _differing(result: Result, experiment: Experiment) -> str:
-    """The settings in which a finished run differs from the experiment, for an error message."""
-    old, new = result.document.get("config", {}), experiment.config.as_dict()
-    settings = [f"{name} {old.get(name)} instead of {new[name]}" for name in new if old.get(name) != new[name]]
-    return ", ".join(settings[:3]) or "other data, method or seed"
 
 
 def score(scorer: Scorer, dataset: ZeroShotDataset) -> tuple[np.ndarray[Any, Any], GZSLScores]:

@@ -44,7 +44,7 @@ class ImageMode:
     def load(self, dataset: ZeroShotDataset, seed: int, device: torch.device) -> tuple[nn.Module, ImageInputs]:
         """The encoder's network, initialized by the seed if not pretrained, and the decoded images."""
         if dataset.images is None and (self.folder is None or dataset.image_files is None):
-            raise DataError(f"{dataset.name}: has no images; set `images` to the folder of its image files")
+            raise DataError(f"{dataset.name}: has no images; name the folder of its image files with `images=DIR`")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             encoder = load_encoder(self.encoder, self.size)

@@ -114,10 +114,8 @@ def validated(
                 value = getattr(winner.config, name)
                 group += [_changed(winner, {name: float(f"{v:.3g}")}) for v in (value / _STEP, value * _STEP)]
         best = _best(trials, folder, engine, score, progress)
-    return [
-        _chosen(winner, group, candidates, score, Result.read(folder / winner.name).document["bias_curve"])
-        for winner, group, candidates in zip(best, trials, grids, strict=True)
-    ]
+    curves = [Result.read(folder / winner.name).document["bias_curve"] for winner in best]
+    return [_chosen(*choice, score) for choice in zip(best, trials, grids, curves, strict=True)]
 
 
 def _changed(experiment: ContinualExperiment, values: Mapping[str, Any]) -> ContinualExperiment:
@@ -147,8 +145,8 @@ def _chosen(
     winner: ContinualExperiment,
     trials: Sequence[ContinualExperiment],
     grid: Grid,
-    score: Selection,
     curve: Mapping[str, Sequence[float]],
+    score: Selection,
 ) -> Chosen:
     """The winner's settings on the remaining tasks. `curve` has the scores of each bias on the validation tasks."""
     bias = float(curve["value"][int(np.argmax(curve["harmonic"]))])

@@ -136,8 +136,7 @@ def calibration_values(splits: Sequence[SideScores], kind: Literal["scale", "bia
     if kind == "scale":
         low, high, margin = *_SCALES, 0.1
     else:
-        switches = np.concatenate([sides.margin[np.isfinite(sides.margin)] for sides in splits])
-        low, high = np.quantile(np.append(switches, 0.0), [0.05, 0.95])
+        low, high = np.quantile(np.append(_switches(splits, kind), 0.0), [0.05, 0.95])
         low, high, margin = min(low, 0.0), max(high, 0.0), 0.0
     if chosen.kind == kind:
         low, high = min(low, chosen.value - margin), max(high, chosen.value + margin)
@@ -177,18 +176,22 @@ def _mean_harmonic(validation: Sequence[SideScores], calibration: Calibration) -
 
 
 def _candidates(validation: Sequence[SideScores], kind: str) -> list[list[Calibration]]:
-    """Quantiles of the values at which rows switch from their best seen to their best unseen class."""
+    """Quantiles of the values at which rows switch sides, for each kind."""
     if kind == "grid":
         return [[Calibration("scale", scale) for scale in PAPER_SCALES]]
-    switches: dict[CalibrationKind, list[Floats]] = {"scale": [], "bias": []}
-    for sides in validation:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = sides.best_unseen / sides.best_seen
-        switches["scale"].append(ratio[np.isfinite(ratio) & (ratio > 0)])
-        switches["bias"].append(sides.margin[np.isfinite(sides.margin)])
     levels = (np.arange(_N_CANDIDATES) + 0.5) / _N_CANDIDATES
+    kinds: tuple[Literal["scale", "bias"], ...] = ("scale", "bias")
+    switches = {name: _switches(validation, name) for name in kinds if kind in ("any", name)}
     return [
-        [Calibration(name, float(value)) for value in np.unique(np.quantile(np.concatenate(values), levels))]
+        [Calibration(name, float(value)) for value in np.unique(np.quantile(values, levels))]
         for name, values in switches.items()
-        if kind in ("any", name) and any(len(part) for part in values)
+        if len(values)
     ]
+
+
+def _switches(splits: Sequence[SideScores], kind: Literal["scale", "bias"]) -> Floats:
+    """The values at which rows switch from their best seen to their best unseen class."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = [sides.margin if kind == "bias" else sides.best_unseen / sides.best_seen for sides in splits]
+    switches: Floats = np.concatenate(values)
+    return switches[np.isfinite(switches) & ((kind == "bias") | (switches > 0))]

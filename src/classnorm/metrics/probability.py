@@ -95,5 +95,4 @@ def _check(scores: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Floats, npt.ND
     table: Floats = np.asarray(scores, dtype=np.float64)
     if table.ndim != 2:
         raise ValueError(f"scores must be [n, n_classes], not {table.shape}")
-    _, index, _ = check_scores(table, labels, np.ones(table.shape[1], dtype=bool))
-    return table, index
+    return table, check_scores(table, labels, np.ones(table.shape[1], dtype=bool))[1]
