@@ -17,14 +17,16 @@ def advice(tiny):
 
 
 def test_the_variances_are_means_over_seeds(tiny, advice):
-    _, found = advice
+    _, variances = advice
     for name, recipe in (("without class normalization", baseline), ("with class normalization", reference)):
-        assert found[name] == pytest.approx(np.mean([initial_variance(tiny, recipe(tiny), seed) for seed in (0, 1)]))
+        assert variances[name] == pytest.approx(
+            np.mean([initial_variance(tiny, recipe(tiny), seed) for seed in (0, 1)])
+        )
 
 
 def test_the_gamma_that_is_advised_brings_the_variance_to_one(tiny, advice):
-    lines, found = advice
-    variance = found["without class normalization"]
+    lines, variances = advice
+    variance = variances["without class normalization"]
     assert variance > 2
     gamma = float(re.search(r"γ = ([\d.]+) would bring it to 1 \(`gamma=\1`\)", lines[0]).group(1))
     assert gamma == pytest.approx(5.0 * variance**-0.25, abs=0.051)
@@ -52,8 +54,8 @@ def test_the_formulas_own_gamma_is_named(tiny, advice):
 
 
 def test_a_gain_by_class_normalization_is_told_as_a_ratio(advice):
-    lines, found = advice
-    ratio = found["with class normalization"] / found["without class normalization"]
+    lines, variances = advice
+    ratio = variances["with class normalization"] / variances["without class normalization"]
     assert ratio > 1.5 and f"raises the variance {ratio:.1f} times" in lines[-1]
 
 

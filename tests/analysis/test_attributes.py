@@ -18,16 +18,16 @@ def test_normal_attributes_are_rejected_as_often_as_the_level_says(normal):
 
 
 def test_exponential_attributes_are_rejected():
-    found = attribute_statistics(np.random.default_rng(1).exponential(size=(100, 50)))
-    assert found.share_not_normal > 0.98
-    assert np.median(found.chi2) > 20
-    assert found.skewness.mean() == pytest.approx(2.0, abs=0.5)
+    statistics = attribute_statistics(np.random.default_rng(1).exponential(size=(100, 50)))
+    assert statistics.share_not_normal > 0.98
+    assert np.median(statistics.chi2) > 20
+    assert statistics.skewness.mean() == pytest.approx(2.0, abs=0.5)
 
 
 def test_the_test_is_that_of_scipy_on_the_raw_columns(normal):
-    found, direct = attribute_statistics(normal), stats.normaltest(normal)
-    np.testing.assert_allclose(found.chi2, direct.statistic, rtol=1e-8)
-    np.testing.assert_allclose(found.p_value, direct.pvalue, rtol=1e-8)
+    statistics, direct = attribute_statistics(normal), stats.normaltest(normal)
+    np.testing.assert_allclose(statistics.chi2, direct.statistic, rtol=1e-8)
+    np.testing.assert_allclose(statistics.p_value, direct.pvalue, rtol=1e-8)
 
 
 def test_correlations_are_those_of_numpy():
@@ -39,17 +39,17 @@ def test_correlations_are_those_of_numpy():
 
 
 def test_independent_attributes_correlate_by_chance_alone(normal):
-    found = attribute_statistics(normal)
-    assert found.correlation.mean() == pytest.approx(found.chance_correlation, rel=0.03)
+    statistics = attribute_statistics(normal)
+    assert statistics.correlation.mean() == pytest.approx(statistics.chance_correlation, rel=0.03)
 
 
 def test_constant_attributes_are_counted_and_left_out(normal):
     table = normal[:, :6].copy()
     table[:, [1, 4]] = [7.5, 0.0]
-    found, without = attribute_statistics(table), attribute_statistics(table[:, [0, 2, 3, 5]])
-    assert (found.constant, without.constant) == (2, 0)
-    assert len(found.chi2) == 4
-    np.testing.assert_array_equal(found.correlation, without.correlation)
+    statistics, without = attribute_statistics(table), attribute_statistics(table[:, [0, 2, 3, 5]])
+    assert (statistics.constant, without.constant) == (2, 0)
+    assert len(statistics.chi2) == 4
+    np.testing.assert_array_equal(statistics.correlation, without.correlation)
 
 
 def test_a_single_attribute_has_no_others_to_correlate_with(normal):

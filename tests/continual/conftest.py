@@ -1,7 +1,8 @@
-"""A small stream that a small learner goes through in a fraction of a second, and a strategy standing before it."""
+"""A small stream, fast settings, and strategies before their first task."""
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,6 +23,20 @@ def dataset():
 @pytest.fixture(scope="session")
 def stream(dataset):
     return TaskStream.make(dataset, 3, seed=1)
+
+
+@pytest.fixture(scope="session")
+def blinded(stream, dataset):
+    """The stream with noise for the last task; its rows and columns of logits that must stay the same after task 2."""
+    generator = np.random.default_rng(0)
+    features, descriptors = dataset.features.copy(), dataset.descriptors.copy()
+    last = np.isin(dataset.labels, stream.tasks[2])
+    features[last] = generator.random((last.sum(), dataset.d_z))
+    descriptors[stream.tasks[2]] = generator.random((4, dataset.d_a)) + 1
+    blind = dataclasses.replace(
+        stream, dataset=dataclasses.replace(dataset, features=features, descriptors=descriptors)
+    )
+    return blind, ~last[stream.test_rows], np.concatenate(stream.tasks[:2])
 
 
 @pytest.fixture(scope="session")

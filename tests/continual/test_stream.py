@@ -123,8 +123,8 @@ def test_a_task_as_tensors_has_its_rows_in_the_joint_label_space(stream, dataset
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"tasks": 0}, "ask for 1 to 6"),
-        ({"tasks": 7}, "ask for 1 to 6"),
+        ({"tasks": 0}, "set `tasks` to 1 to 6"),
+        ({"tasks": 7}, "set `tasks` to 1 to 6"),
         ({"tasks": [6, 5]}, "add up to the 12 classes, not 11"),
         ({"tasks": [11, 1]}, "at least 2 each"),
         ({"tasks": []}, "not 0"),

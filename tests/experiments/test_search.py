@@ -64,10 +64,10 @@ def test_neither_test_rows_nor_unseen_classes_play_a_part(dataset, tmp_path):
     blinded = replace(dataset, features=features, descriptors=descriptors)
     config = SearchConfig(trials=6, batch=3, splits=2)
     space = {"lr": Range(1e-4, 1e-2, log=True), "hidden": Choice((16, 32))}
-    found = [
+    results = [
         search(d, "classnorm", base(d), space, config, tmp_path / n, ONE) for n, d in (("a", dataset), ("b", blinded))
     ]
-    assert found[0] == found[1]
+    assert results[0] == results[1]
 
 
 def test_tpe_tries_as_many_trials_as_asked_and_stays_in_its_ranges(dataset, tmp_path):
@@ -125,11 +125,11 @@ def test_two_processes_find_the_same_as_one(dataset, tmp_path, monkeypatch):
     torch.set_num_threads(1)  # as the workers have: more threads may add in another order
     config = SearchConfig(trials=6, batch=3, splits=2)
     space = {"lr": Range(1e-4, 1e-2, log=True)}
-    found = [
+    results = [
         search(dataset, "classnorm", base(dataset, hidden=16), space, config, tmp_path / str(jobs), Engine(jobs=jobs))
         for jobs in (1, 2)
     ]
-    assert found[0] == found[1]
+    assert results[0] == results[1]
 
 
 @pytest.fixture(scope="module")

@@ -8,26 +8,15 @@ import pytest
 import torch
 
 from classnorm.continual import TaskStream, configure, run_stream
-from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ConfigError, DataError
 from classnorm.experiments.engine import Engine, run_tasks
-from classnorm.experiments.streams import ContinualExperiment, ImageMode, run_continual
+from classnorm.experiments.streams import ImageMode, run_continual
 from classnorm.metrics import continual_scores
 from classnorm.results.run_folder import Result
 
 
-@pytest.fixture(scope="module")
-def data():
-    return synthetic(SyntheticConfig(classes=16, unseen=4, rows=320, features=16, attributes=12, noise=0.5))
-
-
-def experiment(data, strategy="sequential", **changes):
-    config = configure(TaskStream.make(data, 5), strategy, epochs=1, hidden=16, **changes)
-    return ContinualExperiment(data, strategy, config, seed=1, tasks=5)
-
-
-def test_the_scores_are_those_of_the_stream(data, tmp_path):
-    trial = experiment(data)
+def test_the_scores_are_those_of_the_stream(experiment, data, tmp_path):
+    trial = experiment()
     document = run_continual(trial, tmp_path).document
     stream = TaskStream.make(data, 5, 1)
     result = run_stream(stream, "sequential", trial.config, 1)
@@ -39,48 +28,48 @@ def test_the_scores_are_those_of_the_stream(data, tmp_path):
     assert (result.document, result.kind) == (document, "stream")
 
 
-def test_the_reported_part_has_no_class_of_the_validation_sequence(data):
-    trial = replace(experiment(data), part=(2, None))
+def test_the_reported_part_has_no_class_of_the_validation_sequence(experiment, data):
+    trial = replace(experiment(), part=(2, None))
     stream = TaskStream.make(data, 5, 1)
     used = set(np.concatenate(stream.tasks[:2]).tolist())
     assert used.isdisjoint(trial.stream.classes.tolist())
     assert len(used) + trial.stream.n_classes == 16
 
 
-def test_a_finished_run_with_other_settings_is_not_mistaken_for_this_one(data, tmp_path):
-    run_continual(experiment(data), tmp_path)
+def test_a_finished_run_with_other_settings_is_not_mistaken_for_this_one(experiment, tmp_path):
+    run_continual(experiment(), tmp_path)
     with pytest.raises(ConfigError, match="choose another folder"):
-        run_continual(experiment(data, lr=0.5), tmp_path, resume=True)
+        run_continual(experiment(lr=0.5), tmp_path, resume=True)
 
 
-def test_images_with_an_encoder_drawn_by_the_seed_give_the_same_run_twice(data, tmp_path):
+def test_images_with_an_encoder_drawn_by_the_seed_give_the_same_run_twice(experiment, data, tmp_path):
     generator = np.random.default_rng(0)
-    pictures = generator.integers(0, 256, (data.n_rows, 16, 16), dtype=np.uint8)
+    images = generator.integers(0, 256, (data.n_rows, 16, 16), dtype=np.uint8)
     mode = ImageMode("convnet-gray", 16)
-    trial = replace(experiment(replace(data, images=pictures)), images=mode)
+    trial = replace(experiment(), dataset=replace(data, images=images), images=mode)
     torch.manual_seed(5)
     first = run_continual(trial, tmp_path / "a").document
     torch.manual_seed(6)  # nothing may depend on it
     second = run_continual(trial, tmp_path / "b").document
     assert first["scores"] == second["scores"]
     assert (first["encoder"], first["image_size"]) == ("convnet-gray", 16)
-    assert trial.name != experiment(data).name
+    assert trial.name != experiment().name
 
 
-def test_an_encoder_from_nothing_has_settings_of_its_own(data):
+def test_an_encoder_trained_from_scratch_has_other_settings(data):
     stream = TaskStream.make(data, 5)
     assert ImageMode("resnet18").settings == {}
     config = configure(stream, "ewc", **ImageMode("convnet-gray").settings)
     assert (config.lr, config.encoder_lr, config.grad_clip) == (0.02, 0.1, 1.0)
 
 
-def test_image_mode_without_images_says_how_to_give_them(data, tmp_path):
-    with pytest.raises(DataError, match="--images DIR"):
-        run_continual(replace(experiment(data), images=ImageMode("convnet-gray", 16)), tmp_path)
+def test_image_mode_without_images_says_how_to_provide_them(experiment, tmp_path):
+    with pytest.raises(DataError, match="with `images=DIR`"):
+        run_continual(replace(experiment(), images=ImageMode("convnet-gray", 16)), tmp_path)
 
 
-def test_a_finished_run_of_version_0_1_counts_as_finished_for_the_engine_too(data, tmp_path):
-    trial = experiment(data)
+def test_a_finished_run_of_version_0_1_counts_as_finished_for_the_engine_too(experiment, tmp_path):
+    trial = experiment()
     folder = tmp_path / trial.name
     document = run_continual(trial, folder).document
     old = {name: value for name, value in document.items() if name not in ("kind", "chosen")}

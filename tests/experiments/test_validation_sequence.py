@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from classnorm.continual import TaskStream, configure, run_stream
-from classnorm.data import SyntheticConfig, synthetic
+from classnorm.continual import STRATEGIES, Strategy, TaskStream, configure, run_stream
+from classnorm.continual.strategies import GradientStrategy
 from classnorm.errors import ConfigError, DataError
 from classnorm.experiments.engine import Engine
 from classnorm.experiments.streams import BIASES, ContinualExperiment
@@ -15,18 +15,8 @@ from classnorm.metrics import continual_scores
 from classnorm.results.run_folder import Result, find_results
 
 
-@pytest.fixture(scope="module")
-def data():
-    return synthetic(SyntheticConfig(classes=16, unseen=4, rows=320, features=16, attributes=12, noise=0.5))
-
-
-def experiment(data, strategy="sequential", **changes):
-    config = configure(TaskStream.make(data, 5), strategy, epochs=1, hidden=16, **changes)
-    return ContinualExperiment(data, strategy, config, seed=1, tasks=5)
-
-
-def test_each_experiment_gets_the_setting_that_its_own_first_tasks_prefer(data, tmp_path):
-    plain = experiment(data, class_norm=False)
+def test_each_experiment_gets_the_setting_that_its_own_first_tasks_prefer(experiment, tmp_path):
+    plain = experiment(class_norm=False)
     rates = (1e-6, 0.05, 0.3)
     [chosen] = validated([plain], tmp_path, Engine(jobs=1), grid=Grid({"lr": rates}), validation_tasks=2)
     first = {
@@ -41,8 +31,8 @@ def test_each_experiment_gets_the_setting_that_its_own_first_tasks_prefer(data, 
     assert chosen.experiment.chosen == {"by": "mAUC", "settings": ["lr"]}
 
 
-def test_trials_are_not_among_the_runs_that_are_reported(data, tmp_path):
-    start, grid = experiment(data), Grid({"lr": (1e-3, 0.1)})
+def test_trials_are_not_among_the_runs_that_are_reported(experiment, tmp_path):
+    start, grid = experiment(), Grid({"lr": (1e-3, 0.1)})
     [chosen] = validated([start], tmp_path / "validation", Engine(jobs=1), grid=grid, validation_tasks=2)
     with pytest.raises(DataError, match="no finished run but trials"):
         find_results([tmp_path])
@@ -50,9 +40,9 @@ def test_trials_are_not_among_the_runs_that_are_reported(data, tmp_path):
     assert [result.folder for result in find_results([tmp_path])] == [tmp_path / "seed-1"]
 
 
-def test_a_second_round_tries_the_neighbours_of_the_best_rate(data, tmp_path):
+def test_a_second_round_tries_the_neighbours_of_the_best_rate(experiment, tmp_path):
     grid = Grid({"lr": (1e-4, 1e-2, 1.0)}, refined=("lr",))
-    [chosen] = validated([experiment(data)], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2)
+    [chosen] = validated([experiment()], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2)
     tried = sorted(Result.read(folder).document["config"]["lr"] for folder in tmp_path.iterdir())
     assert len(tried) == 5
     centre = next(lr for lr in grid.values["lr"] if any(np.isclose(t, lr * 10**0.5, rtol=0.01) for t in tried))
@@ -60,9 +50,9 @@ def test_a_second_round_tries_the_neighbours_of_the_best_rate(data, tmp_path):
     assert chosen.settings["lr"] in tried
 
 
-def test_a_choice_at_an_edge_says_so(data, tmp_path):
+def test_a_choice_at_an_edge_says_so(experiment, tmp_path):
     grid = Grid({"lr": (1e-9, 1e-8, 1e-7, 0.05)})
-    [chosen] = validated([experiment(data)], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2)
+    [chosen] = validated([experiment()], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2)
     assert chosen.edges == ("lr",)
     assert str(chosen) == "lr 0.05 (edge)"
 
@@ -82,7 +72,7 @@ def test_the_bias_is_chosen_by_mH_whatever_chooses_the_rest(data, tmp_path):
     assert set(chosen.settings) == {"ridge", "length", "bias"}
 
 
-def test_a_given_setting_is_not_chosen():
+def test_a_fixed_setting_is_not_chosen():
     grid = default_grid("analytic").without({"bias"})
     assert grid.names == ("ridge", "length") and not grid.bias
     grid = default_grid("ewc").without({"lr"})
@@ -104,20 +94,45 @@ def test_the_grid_of_the_paper_is_its_table():
         paper_grid("analytic")
 
 
-def test_finished_trials_are_not_run_again(data, tmp_path):
+def test_finished_trials_are_not_run_again(experiment, tmp_path):
     grid = Grid({"lr": (1e-3, 0.1)})
-    first = validated([experiment(data)], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2)
+    first = validated([experiment()], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2)
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
-    assert validated([experiment(data)], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2) == first
+    assert validated([experiment()], tmp_path, Engine(jobs=1), grid=grid, validation_tasks=2) == first
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")} == stamps
 
 
 @pytest.mark.parametrize("tasks", [1, 4])
-def test_too_few_tasks_to_choose_or_to_report_are_refused(data, tmp_path, tasks):
+def test_too_few_tasks_to_choose_or_to_report_are_refused(experiment, tmp_path, tasks):
     with pytest.raises(ConfigError, match="at least 2 must choose"):
-        validated([experiment(data)], tmp_path, Engine(jobs=1), validation_tasks=tasks)
+        validated([experiment()], tmp_path, Engine(jobs=1), validation_tasks=tasks)
 
 
 def test_only_the_penalised_strategies_search_for_a_penalty(data):
     names = ("sequential", "ewc", "mas", "agem")
     assert {name for name in names if "penalty" in default_grid(name).names} == {"ewc", "mas"}
+
+
+def test_a_strategy_from_a_plug_in_has_the_grid_of_its_class(monkeypatch):
+    class Mine(GradientStrategy):
+        pass
+
+    class Wider(GradientStrategy):
+        grid = GradientStrategy.grid.extended(momentum=(0.5, 0.9))
+
+    monkeypatch.setitem(STRATEGIES, "mine", Mine)
+    monkeypatch.setitem(STRATEGIES, "wider", Wider)
+    assert default_grid("mine") == default_grid("sequential")
+    assert (default_grid("wider").names, default_grid("wider").refined) == (("lr", "momentum"), ("lr",))
+
+
+def test_a_strategy_without_a_grid_is_refused(experiment, tmp_path, monkeypatch):
+    class Bare(Strategy):
+        Config = STRATEGIES["analytic"].Config
+
+    monkeypatch.setitem(STRATEGIES, "bare", Bare)
+    start = replace(experiment(), strategy="bare")
+    with pytest.raises(ConfigError, match="strategy bare has no validation grid"):
+        validated([start], tmp_path, Engine(jobs=1), validation_tasks=2)
+    with pytest.raises(ConfigError, match="strategy bare is not in the paper"):
+        paper_grid("bare")

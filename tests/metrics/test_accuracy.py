@@ -206,7 +206,7 @@ def test_logits_of_the_wrong_shape_are_refused(shape):
 
 @pytest.mark.parametrize("label", [-1, 2])
 def test_labels_that_are_no_class_are_refused(label):
-    with pytest.raises(ValueError, match="labels must lie in 0…1"):
+    with pytest.raises(ValueError, match="labels must be in 0…1"):
         gzsl_scores(np.zeros((1, 2)), [label], [True, False])
 
 

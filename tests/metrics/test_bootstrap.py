@@ -10,7 +10,7 @@ def _by_hand(first, second, seen, resamples, seed):
     """Draw class numbers one resample at a time, average by loops, and take quantiles of the differences."""
     generator = np.random.default_rng(seed)
     sides = [np.flatnonzero(~seen), np.flatnonzero(seen)]
-    found = {"unseen": [], "seen": [], "harmonic": []}
+    differences = {"unseen": [], "seen": [], "harmonic": []}
     for _ in range(resamples):
         drawn = [generator.choice(side, size=len(side)) for side in sides]
         scores = []
@@ -18,9 +18,9 @@ def _by_hand(first, second, seen, resamples, seed):
             runs = [[np.mean([row[c] for c in classes]) for classes in drawn] for row in table]
             u, s = (np.mean([run[i] for run in runs]) for i in (0, 1))
             scores.append((u, s, np.mean([2 * u * s / (u + s) for u, s in runs])))
-        for name, one, other in zip(found, *scores, strict=True):
-            found[name].append(one - other)
-    return {name: np.quantile(values, [0.025, 0.975]) for name, values in found.items()}
+        for name, one, other in zip(differences, *scores, strict=True):
+            differences[name].append(one - other)
+    return {name: np.quantile(values, [0.025, 0.975]) for name, values in differences.items()}
 
 
 @pytest.fixture

@@ -166,8 +166,8 @@ def test_calibrated_scores_are_the_scores_of_calibrated_logits_of_any_precision(
     logits = logits.astype(dtype)
     for calibration in (Calibration("scale", 0.87), Calibration("bias", 1.31)):
         full = gzsl_scores(calibration.apply(logits, seen_mask), labels, seen_mask)
-        found = calibrated_scores(side_scores(logits, labels, seen_mask), calibration)
-        assert found == pytest.approx((full.unseen, full.seen, full.harmonic))
+        scores = calibrated_scores(side_scores(logits, labels, seen_mask), calibration)
+        assert scores == pytest.approx((full.unseen, full.seen, full.harmonic))
 
 
 # Choosing

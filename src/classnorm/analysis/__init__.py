@@ -1,4 +1,4 @@
-"""The paper's diagnostics as numbers: variance of logits, smoothness of the loss surface, statistics of attributes."""
+"""The paper's diagnostics: logit variance, smoothness of the loss surface, attribute statistics, seen scales."""
 
 from classnorm.analysis.attributes import AttributeStatistics, attribute_statistics
 from classnorm.analysis.seen_scales import seen_scale_curves

@@ -13,13 +13,13 @@ from classnorm.errors import DataError
 
 __all__ = ["AttributeStatistics", "attribute_statistics"]
 
-_FEWEST = 8  # classes that the test of D'Agostino and Pearson needs
+_FEWEST = 8  # classes that D'Agostino and Pearson's test needs
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class AttributeStatistics:
-    """Statistics of a descriptor table; attributes that are the same for all classes are left out."""
+    """Statistics of a descriptor table, without its constant attributes."""
 
     chi2: FloatArray
     """Per attribute, D'Agostino and Pearson's statistic; for normal data mostly between 0 and 5."""
@@ -30,7 +30,7 @@ class AttributeStatistics:
     """All attribute values with zero mean and unit variance per attribute, [n_classes × n_attributes] flat."""
     skewness: FloatArray
     constant: int
-    """Attributes that are the same for all classes."""
+    """Number of attributes that are the same for all classes."""
     chance_correlation: float
     """Mean absolute correlation of independent normal attributes over as many classes."""
 
@@ -43,26 +43,23 @@ class AttributeStatistics:
 def attribute_statistics(descriptors: npt.ArrayLike) -> AttributeStatistics:
     """Statistics over the classes of a descriptor table [n_classes, d_a]."""
     table = np.asarray(descriptors, dtype=np.float64)
-    if len(table) < _FEWEST:
-        raise DataError(f"statistics of attributes need at least {_FEWEST} classes, there are {len(table)}")
+    n = len(table)
+    if n < _FEWEST:
+        raise DataError(f"statistics of attributes need at least {_FEWEST} classes, there are {n}")
     varying = np.ptp(table, axis=0) > 1e-9 * np.abs(table).max(axis=0).clip(min=1e-30)
     if not varying.any():
-        raise DataError("all attributes are the same for all classes; the descriptors tell no class from another")
-    values = table[:, varying]
-    standardized = (values - values.mean(axis=0)) / values.std(axis=0)
+        raise DataError("all attributes are the same for all classes; use descriptors that differ between classes")
+    standardized = stats.zscore(table[:, varying])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fewer than 20 classes: the test is less exact, not wrong
-        test = stats.normaltest(standardized, axis=0)
-    n = len(table)
+        test = stats.normaltest(standardized)
     correlations = np.abs(standardized.T @ standardized) / n
-    others = (correlations.sum(axis=1) - 1.0) / max(1, len(correlations) - 1)
-    chance = float(np.sqrt(2.0 / (np.pi * (n - 1))))
     return AttributeStatistics(
-        test.statistic,
-        test.pvalue,
-        others,
-        standardized.ravel(),
-        stats.skew(standardized, axis=0),
-        int((~varying).sum()),
-        chance,
+        chi2=test.statistic,
+        p_value=test.pvalue,
+        correlation=(correlations.sum(axis=1) - 1.0) / max(1, len(correlations) - 1),
+        standardized=standardized.ravel(),
+        skewness=stats.skew(standardized),
+        constant=int((~varying).sum()),
+        chance_correlation=float(np.sqrt(2.0 / (np.pi * (n - 1)))),
     )

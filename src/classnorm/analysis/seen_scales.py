@@ -9,8 +9,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.data.validation import hold_out
 from classnorm.methods import METHODS, FitContext
 from classnorm.methods.classnorm import ClassNormConfig
-from classnorm.metrics import SideScores, side_scores
-from classnorm.metrics.calibration import calibration_curves
+from classnorm.metrics import SideScores, calibration_curves, side_scores
 from classnorm.scoring import Scorer
 
 __all__ = ["SCALES", "seen_scale_curves"]
@@ -24,22 +23,20 @@ def seen_scale_curves(
 ) -> dict[str, dict[str, list[float]]]:
     """Curves on `validation` and `test` of one model, trained without the validation rows.
 
-    The paper's numbers of pseudo-unseen classes (another dataset: a fifth of the seen ones, as for CUB) and as many
-    rows of the other classes are held out. On the test set the held-out classes do not take part.
+    Validation holds out the paper's number of pseudo-unseen classes (a fifth of the seen ones for other datasets) and
+    as many rows of the other classes. The test set excludes the held-out classes.
     """
-    seen = np.flatnonzero(dataset.seen)
-    benchmark = dataset.benchmark or ""
-    part = hold_out(dataset, _PSEUDO_UNSEEN.get(benchmark, max(1, len(seen) // 5)), None, seed)
-    method = METHODS["classnorm"]
-    model = method.fit(part, config, seed, FitContext(torch.device("cpu"))).model
+    n_unseen = _PSEUDO_UNSEEN.get(dataset.benchmark or "", max(1, int(dataset.seen.sum()) // 5))
+    part = hold_out(dataset, n_unseen, None, seed)
+    model = METHODS["classnorm"].fit(part, config, seed, FitContext(torch.device("cpu"))).model
 
     def sides(data: ZeroShotDataset) -> SideScores:
         scorer = Scorer(model, "classnorm", config, data.class_names, data.descriptors, data.seen, data.d_z)
         rows = data.test_rows
         return side_scores(scorer.logits(data.features[rows]), data.labels[rows], data.seen)
 
-    held_out = {part.class_names[c] for c in np.flatnonzero(~part.seen)}
-    test = dataset.restricted(np.array([c for c, name in enumerate(dataset.class_names) if name not in held_out]))
+    held_out = np.array(part.class_names)[~part.seen]
+    test = dataset.restricted(np.flatnonzero(~np.isin(dataset.class_names, held_out)))
     return {
         name: calibration_curves([sides(data)], "scale", np.array(SCALES)).rounded()
         for name, data in (("validation", part), ("test", test))

@@ -1,4 +1,4 @@
-"""Smoothness of the loss surface: the largest gradient norm around real data points, during training (appendix F)."""
+"""Smoothness of the loss surface: the largest gradient norm around data points, during training (appendix F)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from classnorm.errors import ConfigError, unknown_name
 from classnorm.methods.classnorm import ClassNormConfig, prepare
 from classnorm.methods.method import TrainingRows
 from classnorm.nn import Initialization
-from classnorm.training import TrainingConfig, train
+from classnorm.training import TrainingConfig, seeded, train
 
 __all__ = ["SMOOTHNESS_MODELS", "gradient_norms"]
 
@@ -26,7 +26,7 @@ SMOOTHNESS_MODELS = (
     "3-layer MLP −NS",
     "3-layer MLP + CN −NS",
 )
-"""The classifier, and the zero-shot MLP with scaled cosines and with plain dot products, each without and with CN."""
+"""A classifier, and the zero-shot MLP with scaled cosines and with dot products, each without and with CN."""
 
 
 def gradient_norms(
@@ -38,15 +38,15 @@ def gradient_norms(
     every: int = 25,
     probes: int = 10,
 ) -> list[float]:
-    """The largest gradient norm over noisy batches, divided by the number of parameters, at every few iterations.
+    """The largest gradient norm over noisy batches, divided by the number of parameters, every few iterations.
 
-    Each probe is a batch of 256 training rows plus standard normal noise. Training itself sees no noise; all models
-    train with Adam, learning rate 1e-4, batches of 256.
+    Each probe is a batch of 256 training rows plus standard normal noise. Training itself has no noise: Adam, learning
+    rate 1e-4, batches of 256.
 
     Args:
         config: settings of the zero-shot models (width, attribute normalization); the classifier has the same width.
-        model: one of `SMOOTHNESS_MODELS`. Without CN the model with cosines starts as PyTorch starts it, the one with
-            dot products as Kaiming et al. do, so that its logits have a size at all.
+        model: one of `SMOOTHNESS_MODELS`. Without CN, the model with cosines has PyTorch's default initialization, the
+            one with dot products Kaiming's, since its logits would otherwise vanish.
     """
     if model not in SMOOTHNESS_MODELS:
         raise unknown_name("model", model, SMOOTHNESS_MODELS)
@@ -55,16 +55,22 @@ def gradient_norms(
     rows = TrainingRows.of(dataset, torch.device("cpu"))
     network, logits = _model(dataset, config, model, seed, rows)
     n_parameters = sum(p.numel() for p in network.parameters())
-    batches = _Batches(len(rows.labels), iterations, torch.Generator().manual_seed(seed))
+    batches = _Batches(len(rows.labels), iterations, seeded(seed))
     norms = []
-
-    def measure(step: int) -> None:
-        if step % every == 0:
-            probed = [_gradient_norm(network, logits, *_noisy(rows, batches)) for _ in range(probes)]
-            norms.append(max(probed) / n_parameters)
 
     def loss(features: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(logits(features), labels)
+
+    def gradient_norm() -> float:
+        batch = batches.draw()
+        noise = torch.randn(rows.features[batch].shape, generator=batches.generator)
+        value = loss(rows.features[batch] + noise, rows.labels[batch])
+        gradients = torch.autograd.grad(value, list(network.parameters()))
+        return math.sqrt(sum(float(g.square().sum()) for g in gradients))
+
+    def measure(step: int) -> None:
+        if step % every == 0:
+            norms.append(max(gradient_norm() for _ in range(probes)) / n_parameters)
 
     training = TrainingConfig(epochs=1, lr=1e-4, weight_decay=0.0, schedule="constant")
     train(network, loss, rows.features, rows.labels, training, batches=batches, on_step=measure)
@@ -73,7 +79,7 @@ def gradient_norms(
 
 @dataclass(frozen=True)
 class _Batches:
-    """Batches of 256 rows drawn with replacement, from the generator that also draws the probes."""
+    """Batches of 256 rows, drawn with replacement by the generator that also draws the probes."""
 
     n: int
     iterations: int
@@ -92,13 +98,13 @@ class _Batches:
 def _model(
     dataset: ZeroShotDataset, config: ClassNormConfig, model: str, seed: int, rows: TrainingRows
 ) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
-    """The network and its logits of raw features."""
+    """The network, and the function from features to logits."""
     if model == "MLP classifier":
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            width, n_classes = config.hidden, len(rows.descriptors)
+            width = config.hidden
             hidden = [nn.Linear(dataset.d_z, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
-            classifier = nn.Sequential(*hidden, nn.Linear(width, n_classes))
+            classifier = nn.Sequential(*hidden, nn.Linear(width, len(rows.descriptors)))
         return classifier, classifier
     config = config.replace(layers=3, logits="dot" if model.endswith("−NS") else "cosine")
     if "CN" not in model:
@@ -108,17 +114,3 @@ def _model(
     if config.logits == "dot":
         return problem.model, problem.logits
     return problem.model, lambda features: problem.logits(F.normalize(features, dim=1))
-
-
-def _noisy(rows: TrainingRows, batches: _Batches) -> tuple[Tensor, Tensor]:
-    """A batch of training rows with standard normal noise."""
-    chosen = batches.draw()
-    features = rows.features[chosen]
-    return features + torch.randn(features.shape, generator=batches.generator), rows.labels[chosen]
-
-
-def _gradient_norm(network: nn.Module, logits: Callable[[Tensor], Tensor], features: Tensor, labels: Tensor) -> float:
-    parameters = list(network.parameters())
-    loss = F.cross_entropy(logits(features), labels)
-    gradients = torch.autograd.grad(loss, parameters)
-    return math.sqrt(sum(float(g.square().sum()) for g in gradients))

@@ -1,4 +1,4 @@
-"""Variance of logits: during training, and against the formula of statement 1."""
+"""Variance of the logits: during training, and compared with the formula of statement 1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from classnorm.data import ZeroShotDataset
 from classnorm.errors import TrainingError
 from classnorm.methods.classnorm import ClassNormConfig, prepare, reference
 from classnorm.nn import AttributeEmbedder, cosine_logits
-from classnorm.training import train
+from classnorm.results.numbers import mean, std
+from classnorm.training import seeded, train
 
 __all__ = [
     "formula_on_features",
@@ -28,10 +29,10 @@ __all__ = [
 
 
 def variance_models(dataset: ZeroShotDataset) -> dict[str, ClassNormConfig]:
-    """The paper's three models with NS and AN, as its theory has them.
+    """The paper's three models with NS and AN, as in its theory.
 
-    Attributes have unit norm, without the factor √d_a of the authors' release. The linear model starts with Xavier's
-    fan-out variance (statement 2), the plain MLP as PyTorch starts one.
+    Attributes have unit norm, without the factor √d_a of the authors' release. The linear model has Xavier's fan-out
+    initialization (statement 2), the plain MLP PyTorch's default.
     """
     cn = reference(dataset).replace(attribute_normalization="unit-plain")
     plain = cn.replace(normalization="none", init="torch")
@@ -45,26 +46,27 @@ def variance_models(dataset: ZeroShotDataset) -> dict[str, ClassNormConfig]:
 def _spread(logits: Tensor) -> tuple[float, float]:
     """Variance between the classes of a row, averaged over rows; and over all logits of the batch.
 
-    A shift that all classes of a row share is in the second and not in the first: a softmax does not see it.
+    Only the second includes shifts common to all classes of a row, which a softmax ignores.
     """
     return float(logits.var(dim=1).mean()), float(logits.var())
+
+
+def _by_kind(spreads: Sequence[tuple[float, float]]) -> dict[str, list[float]]:
+    return {"between": [between for between, _ in spreads], "total": [total for _, total in spreads]}
 
 
 @torch.no_grad()
 def initial_variance(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int = 0) -> float:
     """Variance of the logits between the seen classes before training, over up to 4096 training rows."""
     problem = prepare(dataset, config, seed, torch.device("cpu"))
-    rows = torch.randperm(len(problem.labels), generator=torch.Generator().manual_seed(seed))[:4096]
+    rows = torch.randperm(len(problem.labels), generator=seeded(seed))[:4096]
     return _spread(problem.logits(problem.features[rows]))[0]
 
 
 def training_variance(
     dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, iterations: int
 ) -> dict[str, list[float]]:
-    """Variance of each batch's logits at every iteration, `between` classes and in `total`.
-
-    A training that diverges ends early.
-    """
+    """Variance of each batch's logits at every iteration, `between` classes and in `total`, until it diverges."""
     problem = prepare(dataset, config, seed, torch.device("cpu"))
     record: list[tuple[float, float]] = []
 
@@ -80,8 +82,7 @@ def training_variance(
     finite = list(itertools.takewhile(lambda pair: all(map(math.isfinite, pair)), record[:iterations]))
     if not finite:
         raise TrainingError(f"{dataset.name}: the logits of the first batch are not finite; scale the features down")
-    between, total = zip(*finite, strict=True)
-    return {"between": list(between), "total": list(total)}
+    return _by_kind(finite)
 
 
 @torch.no_grad()
@@ -89,16 +90,13 @@ def formula_on_gaussians(
     dimensions: Sequence[int], seed: int = 0, samples: int = 2048, repeats: int = 10
 ) -> dict[str, list[float]]:
     """Variance of the cosine of two standard normal vectors: mean and standard deviation over repeats."""
-    generator = torch.Generator().manual_seed(seed)
-    mean, deviation = [], []
-    for d in dimensions:
-        variances = []
-        for _ in range(repeats):
-            x, y = torch.randn(2, samples, d, generator=generator)
-            variances.append(float(F.cosine_similarity(x, y).var()))
-        mean.append(float(np.mean(variances)))
-        deviation.append(float(np.std(variances, ddof=1)))
-    return {"mean": mean, "std": deviation}
+    generator = seeded(seed)
+
+    def variance(d: int) -> float:
+        return float(F.cosine_similarity(*torch.randn(2, samples, d, generator=generator)).var())
+
+    variances = [[variance(d) for _ in range(repeats)] for d in dimensions]
+    return {"mean": [mean(values) for values in variances], "std": [std(values) for values in variances]}
 
 
 @torch.no_grad()
@@ -106,7 +104,7 @@ def formula_on_features(
     dataset: ZeroShotDataset, seed: int = 0, models: int = 5, batches: int = 10, hidden: int = 512
 ) -> dict[str, list[float]]:
     """Variance of cosine logits (γ = 1) of random 2-layer MLPs on batches of 4096 rows, over all classes."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     descriptors = torch.from_numpy(np.asarray(dataset.descriptors, dtype=np.float32))
     record = []
     for number in range(models):
@@ -126,5 +124,4 @@ def formula_on_features(
             rows = torch.randint(dataset.n_rows, (4096,), generator=generator).numpy()
             features = torch.from_numpy(np.asarray(dataset.features[rows], dtype=np.float32))
             record.append(_spread(cosine_logits(features, prototypes, 1.0)))
-    between, total = zip(*record, strict=True)
-    return {"between": list(between), "total": list(total)}
+    return _by_kind(record)

@@ -1,6 +1,7 @@
-"""Continual zero-shot learning: streams of tasks, strategies against forgetting, and the runner that records logits."""
+"""Continual zero-shot learning: streams of tasks, strategies against forgetting, and their runner."""
 
 from classnorm.continual.config import ContinualConfig, StreamConfig
+from classnorm.continual.grid import Grid
 from classnorm.continual.inputs import FeatureInputs, Inputs
 from classnorm.continual.model import Learner
 from classnorm.continual.runner import StreamResult, configure, run_stream
@@ -12,6 +13,7 @@ __all__ = [
     "STRATEGIES",
     "ContinualConfig",
     "FeatureInputs",
+    "Grid",
     "Inputs",
     "Learner",
     "Strategy",

@@ -1,4 +1,4 @@
-"""What every strategy can be set to."""
+"""Settings that strategies share."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["ContinualConfig", "StreamConfig"]
 
 @dataclass(frozen=True, kw_only=True)
 class StreamConfig:
-    """What every way to learn a stream has."""
+    """Settings that every strategy has."""
 
     bias: float = 0.0
-    """Subtracted from the cosines of the classes seen so far, which a learner favours; the areas are blind to it."""
+    """Subtracted from the cosines of the classes seen so far, which a learner favours; mAUC does not depend on it."""
 
     def check(self) -> None:
-        """Raise a `ConfigError` for a value that cannot work."""
+        """Raise a `ConfigError` for an invalid value."""
         self.at_least(-2.0, "bias")
 
     def at_least(self, low: float, *names: str) -> None:
@@ -36,11 +36,11 @@ class StreamConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ContinualConfig(StreamConfig):
-    """A learner that gradient steps train, and its training on each task."""
+    """Settings of a learner trained by SGD, and of its training on each task."""
 
     class_norm: bool = True
-    """Class standardization before the embedder's last layer, and proper variance for that layer; without it both
-    layers start with Kaiming's variance."""
+    """Class standardization before the embedder's last layer, and proper variance for that layer; otherwise both layers
+    start with Kaiming's variance."""
     hidden: int = 256
     """Width of the embedder's hidden layer."""
     gamma: float = 5.0
@@ -54,7 +54,7 @@ class ContinualConfig(StreamConfig):
     momentum: float = 0.9
     """Momentum of SGD, for the embedder."""
     encoder_lr: float = 5e-3
-    """Learning rate of an encoder that is trained along."""
+    """Learning rate of an encoder that is fine-tuned."""
     encoder_momentum: float = 0.0
     """Momentum of SGD, for the encoder."""
     batch_size: int = 32
@@ -62,12 +62,12 @@ class ContinualConfig(StreamConfig):
     epochs: int = 5
     """Passes over the training rows of each task."""
     lr_decay: float = 0.9
-    """Factor of the learning rates after each task."""
+    """Factor applied to the learning rates after each task."""
     grad_clip: float = 100.0
-    """Largest norm of the gradient of all weights; 0 does not clip."""
+    """Maximum norm of the gradient of all weights; 0 disables clipping."""
 
     def training(self, task: int = 0) -> TrainingConfig:
-        """How a task (counted from 0) is trained."""
+        """Training settings for a task (numbered from 0)."""
         return TrainingConfig(
             epochs=self.epochs,
             batch_size=self.batch_size,

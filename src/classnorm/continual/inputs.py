@@ -1,4 +1,4 @@
-"""What a learner is shown of a row: its features, or something an encoder makes features of."""
+"""Inputs of a learner: features, or what an encoder maps to features."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["FeatureInputs", "Inputs"]
 
 
 class Inputs(Protocol):
-    """The inputs of every row of a dataset."""
+    """The input of every row of a dataset."""
 
     def __len__(self) -> int:
-        """Rows of the dataset."""
+        """Number of rows of the dataset."""
 
     def batch(self, rows: Tensor) -> Tensor:
-        """The inputs of some rows, on the learner's device: [b] → [b, …]. The same rows give the same inputs."""
+        """Inputs of some rows, on the learner's device: [b] → [b, …]. The same rows give the same inputs."""
 
 
 class FeatureInputs:
-    """The dataset's features, whole on the device."""
+    """All features of a dataset, on the learner's device."""
 
     def __init__(self, features: Tensor) -> None:
         self.features = features  # [n_rows, d_z]

@@ -16,14 +16,14 @@ __all__ = ["Learner"]
 
 
 class Learner(nn.Module):
-    """What a strategy trains: descriptors → prototypes, inputs → features, and their logits γ²·cos.
+    """The model that a strategy trains: descriptors → prototypes, inputs → features, and logits γ²·cos of the two.
 
-    `scale` is what logits are relative to a cosine.
+    `scale` is the factor between a cosine and its logit.
 
     Args:
         d_a: descriptor dimension.
         d_z: feature dimension.
-        encoder: what makes features [b, d_z] of inputs; None for inputs that are features.
+        encoder: maps inputs to features [b, d_z]; None if the inputs are features.
     """
 
     def __init__(self, config: ContinualConfig, d_a: int, d_z: int, seed: int, encoder: nn.Module | None = None):
@@ -45,7 +45,7 @@ class Learner(nn.Module):
         )
 
     def prototypes(self, descriptors: Tensor, classes: Tensor | None = None) -> Tensor:
-        """[n_classes, d_a] → [n_classes, d_z], or of some of the classes: all take part in the standardization."""
+        """[n_classes, d_a] → [n_classes, d_z], or the rows `classes` of it; the standardization is over all classes."""
         if classes is None:
             prototypes: Tensor = self.embedder(descriptors)
             return prototypes
@@ -56,11 +56,11 @@ class Learner(nn.Module):
         return cosine_logits(self.encoder(inputs), prototypes, self.gamma)
 
     def restore(self, weights: Mapping[str, Tensor]) -> None:
-        """Put back what `state_dict` gave after some task."""
+        """Load the `state_dict` from after some task."""
         self.load_state_dict(weights)
 
     def train(self, mode: bool = True) -> Self:
-        """Batch statistics of a few classes' images would drift from task to task: the encoder keeps those it has."""
+        """The encoder's batch normalization stays in evaluation mode: its statistics would drift from task to task."""
         super().train(mode)
         for module in self.encoder.modules():
             if isinstance(module, _BatchNorm):

@@ -1,4 +1,4 @@
-"""The folder of a run: what a killed one needs to go on to bit-identical logits. Safetensors and npy, never pickle."""
+"""The state of a run on disk, from which an interrupted run continues to bit-identical logits."""
 
 from __future__ import annotations
 
@@ -17,23 +17,32 @@ from torch import Tensor
 from classnorm.errors import ConfigError, ModelError
 from classnorm.files import replacing
 
-__all__ = ["Record", "load_record", "save_record"]
+__all__ = ["Record", "add_prefix", "load_record", "save_record", "strip_prefix"]
 
 
 @dataclass
 class Record:
-    """How far a run has come."""
+    """Progress of a run."""
 
     history: list[npt.NDArray[np.float32]] = field(default_factory=list)
     """[n_test, n_classes] before the first task and after each."""
     losses: list[list[float]] = field(default_factory=list)
     """Mean loss of each epoch, task by task."""
     seconds: float = 0.0
-    """Spent on learning."""
+    """Training time."""
+
+
+def add_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names start with `prefix`, named without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def save_record(folder: Path, key: str, record: Record, tensors: Mapping[str, Tensor]) -> None:
-    """Write the newest logits, then the state that says that they count. `key` says which run they belong to."""
+    """Write the newest logits, then the state that makes them count. `key` identifies the run."""
     step = len(record.history) - 1
     with replacing(_logits(folder, step)) as temporary:
         if step == 0:  # the state of another run must not outlive its logits
@@ -45,7 +54,7 @@ def save_record(folder: Path, key: str, record: Record, tensors: Mapping[str, Te
 
 
 def load_record(folder: Path, key: str, device: torch.device) -> tuple[Record, dict[str, Tensor]] | None:
-    """What `save_record` wrote last; None where it has not written yet."""
+    """The last state that `save_record` wrote; None if there is none."""
     path = _state(folder)
     if not path.exists():
         return None

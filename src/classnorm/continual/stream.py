@@ -1,4 +1,4 @@
-"""`TaskStream`: the classes of a dataset dealt to tasks that arrive one after another."""
+"""`TaskStream`: a dataset split by classes into tasks that arrive one after another."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["TaskStream"]
 
 _PRESETS = {"CUB": 10, "SUN": 15}  # 10 × 20 classes; 3 × 47, then 12 × 48
 _DEFAULT_TASKS = 10
-_SMALLEST = 2  # classes of a task: one alone leaves nothing to tell apart
+_SMALLEST = 2  # classes per task: a single class leaves nothing to discriminate
 
 
 @dataclass(frozen=True, eq=False)
 class TaskStream:
-    """A sequence of tasks, each with classes of its own. Make one with `make`, which checks it.
+    """A sequence of tasks with disjoint classes. Use `make`, which also checks it.
 
     All rows of the dataset take part; at step t the classes of the first t tasks are seen. Rows are row numbers of the
-    dataset, in a part of a stream too, so what gives the inputs of a row serves them all.
+    dataset, also in a part of a stream, so the same `Inputs` serve both.
     """
 
     dataset: ZeroShotDataset
@@ -38,10 +38,10 @@ class TaskStream:
     train_rows: IntArray
     test_rows: IntArray
     split: Literal["official", "stratified"]
-    """Where the split into training and test rows comes from."""
+    """Source of the split into training and test rows."""
     seed: int
     classes: IntArray
-    """[n_classes] of the label space: the dataset's index of each."""
+    """[n_classes], the dataset's index of each class of the stream."""
 
     @classmethod
     def make(
@@ -55,13 +55,13 @@ class TaskStream:
         """Shuffle the classes into tasks.
 
         Args:
-            tasks: how many, of sizes as equal as can be (smaller ones first), or the size of each. None is the
-                benchmark's own number for CUB (10) and SUN (15), else 10, or fewer for few classes.
-            seed: of the order of classes and of a stratified split.
-            is_train: [n_rows], the official split into training and test images; None takes the dataset's own, and
-                where that has none, a split stratified by class.
-            test_share: share of a class's rows that a stratified split gives to the test part; both parts get at least
-                one row of every class that has two.
+            tasks: number of tasks, of nearly equal size (smaller ones first), or the size of each. None is 10 for CUB,
+                15 for SUN, else 10, or fewer for few classes.
+            seed: determines the order of classes and a stratified split.
+            is_train: [n_rows], true for training rows; None is the dataset's official split if it has one, else a
+                split stratified by class.
+            test_share: share of test rows of each class in a stratified split; a class with two rows or more has at
+                least one of each kind.
 
         >>> from classnorm.data import synthetic, SyntheticConfig
         >>> stream = TaskStream.make(synthetic(SyntheticConfig(classes=11, unseen=2, rows=110)), tasks=3)
@@ -101,6 +101,10 @@ class TaskStream:
                 if not len(rows):
                     raise DataError(f"{name}: task {t + 1} has no {part} rows; use fewer tasks or correct is_train")
 
+    def seen(self, step: int) -> npt.NDArray[np.bool_]:
+        """[n_classes], true for the classes of the first `step` tasks."""
+        return np.isin(np.arange(self.n_classes), np.concatenate([[], *self.tasks[:step]]))
+
     @property
     def n_tasks(self) -> int:
         return len(self.tasks)
@@ -115,12 +119,12 @@ class TaskStream:
 
     @property
     def descriptors(self) -> npt.NDArray[np.float32]:
-        """[n_classes, d_a] of the label space."""
+        """[n_classes, d_a]"""
         return self.dataset.descriptors[self.classes]
 
     @cached_property
     def labels(self) -> IntArray:
-        """[n_rows of the dataset]; −1 for rows of classes that are not in the stream."""
+        """[n_rows of the dataset], −1 for rows of classes outside the stream."""
         label = np.full(self.dataset.n_classes, -1)
         label[self.classes] = np.arange(self.n_classes)
         result: IntArray = label[self.dataset.labels]
@@ -132,7 +136,7 @@ class TaskStream:
         return self.labels[self.test_rows]
 
     def train(self, task: int) -> IntArray:
-        """Training rows of a task (counted from 0)."""
+        """Training rows of a task (numbered from 0)."""
         return self.train_rows[np.isin(self.labels[self.train_rows], self.tasks[task])]
 
     def test(self, task: int) -> IntArray:
@@ -140,17 +144,15 @@ class TaskStream:
         return self.test_rows[np.isin(self.test_labels, self.tasks[task])]
 
     def tensors(self, task: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """A task as plain tensors, for other libraries: train_x, train_y, test_x, test_y in the joint label space."""
-        x, y = [], []
-        for rows in (self.train(task), self.test(task)):
-            x.append(torch.from_numpy(self.dataset.features[rows].astype(np.float32)))
-            y.append(torch.from_numpy(self.labels[rows]))
-        return x[0], y[0], x[1], y[1]
+        """A task as tensors for other libraries: train_x, train_y, test_x, test_y, in the joint label space."""
+        train, test = self.train(task), self.test(task)
+        x, test_x = (torch.from_numpy(self.dataset.features[rows].astype(np.float32)) for rows in (train, test))
+        return x, torch.from_numpy(self.labels[train]), test_x, torch.from_numpy(self.labels[test])
 
     def part(self, start: int, stop: int | None = None) -> Self:
-        """The tasks from `start` up to `stop` as a stream of their own, in whose label space no other class competes.
+        """The tasks from `start` up to `stop` as a stream, with their classes alone as the label space.
 
-        `part(0, 3)` chooses hyperparameters and `part(3)` is what is reported.
+        For example, choose hyperparameters on `part(0, 3)` and report `part(3)`.
         """
         stop = self.n_tasks if stop is None else stop
         if not 0 <= start < stop <= self.n_tasks:
@@ -166,7 +168,7 @@ class TaskStream:
 
     @cached_property
     def checksum(self) -> str:
-        """SHA-256 of tasks and rows: two runs with the same one learnt and were tested on the same."""
+        """SHA-256 of the tasks and of the training and test rows."""
         digest = hashlib.sha256()
         for part in (*(self.classes[task] for task in self.tasks), self.train_rows, self.test_rows):
             digest.update(part.astype("<i8").tobytes() + b"|")
@@ -174,16 +176,15 @@ class TaskStream:
 
 
 def _sizes(dataset: ZeroShotDataset, tasks: int | Sequence[int] | None) -> list[int]:
-    """How many classes each task has."""
+    """Number of classes of each task."""
     k, most = dataset.n_classes, dataset.n_classes // _SMALLEST
     if tasks is None:
-        preset = _PRESETS.get(dataset.benchmark or "", _DEFAULT_TASKS)
-        tasks = max(1, min(preset, most))
+        tasks = max(1, min(_PRESETS.get(dataset.benchmark or "", _DEFAULT_TASKS), most))
     if isinstance(tasks, int):
         if not 1 <= tasks <= most:
             raise ConfigError(
                 f"{dataset.name}: {k} classes cannot make {tasks} tasks of at least {_SMALLEST} classes; "
-                f"ask for 1 to {most}"
+                f"set `tasks` to 1 to {most}"
             )
         larger = k % tasks
         return [k // tasks] * (tasks - larger) + [k // tasks + 1] * larger
@@ -197,15 +198,15 @@ def _sizes(dataset: ZeroShotDataset, tasks: int | Sequence[int] | None) -> list[
 
 
 def _stratified(dataset: ZeroShotDataset, seed: int, test_share: float) -> npt.NDArray[np.bool_]:
-    """[n_rows], true for training rows; of each class a random share is tested on."""
+    """[n_rows], true for training rows: a random share of each class."""
     if not 0 < test_share < 1:
-        raise ConfigError(f"test_share is {test_share}; it must lie between 0 and 1")
+        raise ConfigError(f"test_share is {test_share}; it must be between 0 and 1")
     count = np.bincount(dataset.labels, minlength=dataset.n_classes)
     n_test = np.clip(np.rint(count * test_share).astype(np.int64), 1, np.maximum(count - 1, 0))
-    n_test[count < 2] = 0  # a single row can only be learnt from
+    n_test[count < 2] = 0  # a single row is a training row
     shuffled = np.random.default_rng([seed, 1]).permutation(dataset.n_rows)
     by_class = shuffled[np.argsort(dataset.labels[shuffled], kind="stable")]
-    rank = np.empty(dataset.n_rows, dtype=np.int64)  # of each row within its class, at random
+    rank = np.empty(dataset.n_rows, dtype=np.int64)  # random rank of each row within its class
     rank[by_class] = np.arange(dataset.n_rows) - np.repeat(np.cumsum(count) - count, count)
     result: npt.NDArray[np.bool_] = rank >= n_test[dataset.labels]
     return result

@@ -1,1 +1,1 @@
-"""Experiments and their results: what is run, the folder it leaves, and how results are found again."""
+"""Experiments: single runs, continual runs, searches and diagnoses, on a parallel engine."""

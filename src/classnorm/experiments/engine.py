@@ -1,8 +1,8 @@
-"""The parallel engine: many tasks, each with a folder of its own, on local processes or a Ray cluster.
+"""The parallel engine: runs many tasks, each in its own folder, on local processes or a Ray cluster.
 
-A task is finished when its folder holds its marker file, which is written last. So nothing else has to be remembered:
-running a batch again does what is missing, a killed worker costs the task it was at, and two batches on the same
-folders wait for each other task by task.
+A task is finished when its folder contains its marker file, which is written last. There is no other state: running a
+batch again runs the unfinished tasks, a killed worker loses only its current task, and two batches on the same folders
+wait for each other task by task.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -37,7 +37,7 @@ ERROR = "error.json"
 
 
 class Task(Protocol):
-    """A frozen dataclass with a dataset, a name that says everything that decides its result, and a `run`."""
+    """A frozen dataclass with a dataset; its name identifies everything that determines its result."""
 
     @property
     def dataset(self) -> ZeroShotDataset: ...
@@ -45,58 +45,56 @@ class Task(Protocol):
     @property
     def name(self) -> str:
         """Name of its folder."""
-        ...
 
     @property
     def marker(self) -> str:
-        """The file that its run writes last."""
-        ...
+        """The file that `run` writes last."""
 
     def run(self, folder: Path) -> None: ...
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a task has no result."""
+    """The error of a task."""
 
     message: str
     kind: str = ""
-    """Name of the error's class."""
+    """Name of the exception class."""
 
     @property
     def diverged(self) -> bool:
-        """Whether the training diverged: the same task would do so again."""
+        """Whether the training diverged, as it would again."""
         return self.kind == DivergedError.__name__
 
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """Where tasks run."""
+    """Parallel execution of tasks."""
 
     backend: Literal["local", "ray"] = "local"
-    """Processes of this machine, or a Ray cluster."""
+    """Run on processes of this machine or on a Ray cluster."""
     jobs: int = 0
-    """Tasks at a time; 0 is one per core (local) or per CPU of the cluster (ray)."""
+    """Tasks to run at a time; 0 is one per core (local) or per CPU of the cluster (ray)."""
     address: str | None = None
-    """Address of a running Ray cluster; without one a local cluster is started."""
+    """Address of a running Ray cluster; by default a local cluster is started."""
 
     def run(self, tasks: Sequence[Task], root: Path) -> None:
-        """Run the tasks into folders below `root`. May end early if a worker dies."""
+        """Run the tasks in folders below `root`. It may end early if a worker dies."""
         if self.backend == "ray":
             _run_on_ray(self, tasks, root)
             return
         cores = os.cpu_count() or 1
-        if (self.jobs or cores) == 1:
+        jobs = self.jobs or cores
+        if jobs == 1:
             for task in tasks:
                 perform(task, root / task.name, None)
             return
-        # One thread a process where there are as many processes as cores: measured faster than fewer, wider ones. The
-        # last tasks of a batch get no more, since another number of threads could change the last digits.
-        jobs = self.jobs or cores
+        # As many processes as cores, with one thread each, measured faster than fewer processes with more threads. The
+        # last tasks of a batch get no more threads, since their number can change the last digits of a result.
         threads = max(1, cores // jobs)
         with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=threads):
-            # joblib writes large arrays to a file once and lets every process map it: data is not shipped per task.
-            work = joblib.delayed(_perform_elsewhere)
+            # joblib writes large arrays to a file that all processes map, instead of sending them with each task.
+            work = joblib.delayed(_perform_in_worker)
             joblib.Parallel(batch_size=1)(work(LoadedPlugins(), task, root / task.name, threads) for task in tasks)
 
 
@@ -105,7 +103,7 @@ def finished(task: Task, root: Path) -> bool:
 
 
 def failure(task: Task, root: Path) -> Failure | None:
-    """Why a task failed, None if it did not."""
+    """The recorded error of a task; None if it did not fail."""
     path = root / task.name / ERROR
     if not path.is_file():
         return None
@@ -116,8 +114,8 @@ def failure(task: Task, root: Path) -> Failure | None:
 def run_converging(
     tasks: Sequence[Task], root: Path, engine: Engine, progress: OnProgress | None = None
 ) -> dict[str, Failure]:
-    """As `run_tasks`, but a task that diverged before is not tried again: it would diverge again."""
-    diverged = {task.name: old for task in tasks if (old := failure(task, root)) and old.diverged}
+    """Like `run_tasks`, but without retrying tasks that diverged before."""
+    diverged = {task.name: error for task in tasks if (error := failure(task, root)) and error.diverged}
     return diverged | run_tasks([task for task in tasks if task.name not in diverged], root, engine, progress)
 
 
@@ -128,35 +126,33 @@ def _ended(task: Task, root: Path) -> bool:
 def run_tasks(
     tasks: Sequence[Task], root: Path, engine: Engine, progress: OnProgress | None = None
 ) -> dict[str, Failure]:
-    """Do what is not finished yet; return the tasks that failed, by name.
+    """Run the unfinished tasks; return the failures by name.
 
-    A task that raises is recorded in its folder (`error.json`) and does not stop the others; running the batch again
-    tries it again.
+    An error is recorded in the folder of its task (`error.json`) and does not stop other tasks. Running the batch again
+    retries it.
     """
     make_folder(root)
     unique = {task.name: task for task in tasks}
     pending = [task for task in unique.values() if not finished(task, root)]
     for task in pending:
-        with suppress(FileNotFoundError):
-            (root / task.name / ERROR).unlink()
+        (root / task.name / ERROR).unlink(missing_ok=True)
     with _watched(list(unique.values()), root, progress):
         while pending:
             before = len(pending)
             _survives(engine, pending, root)
             pending = [task for task in pending if not _ended(task, root)]
-            if len(pending) == before:  # some task takes its worker and the others along: find it out one by one
+            if len(pending) == before:  # some task kills its worker: run them one by one to find it
                 for task in pending:
                     survived = _survives(engine, [task], root)
                     if not _ended(task, root):
                         died = "its worker process died each time; is there enough memory?"
                         _record(root / task.name, Failure("it ended without a result" if survived else died))
                 break
-    failures = {name: failure(task, root) for name, task in unique.items()}
-    return {name: problem for name, problem in failures.items() if problem is not None}
+    return {name: error for name, task in unique.items() if (error := failure(task, root))}
 
 
 def _survives(engine: Engine, tasks: Sequence[Task], root: Path) -> bool:
-    """Run the tasks; whether all workers lived to the end."""
+    """Run the tasks; return whether all workers survived."""
     try:
         engine.run(tasks, root)
     except (BrokenProcessPool, *_ray_errors()):
@@ -164,13 +160,13 @@ def _survives(engine: Engine, tasks: Sequence[Task], root: Path) -> bool:
     return True
 
 
-def _perform_elsewhere(plugins: LoadedPlugins, task: Task, folder: Path, threads: int) -> None:
-    """In a worker process, into which the plug-ins came before the task."""
+def _perform_in_worker(plugins: LoadedPlugins, task: Task, folder: Path, threads: int) -> None:
+    """Run a task in a worker process. Unpickling `plugins`, the first argument, loads them before the task."""
     perform(task, folder, threads)
 
 
 def perform(task: Task, folder: Path, threads: int | None) -> None:
-    """Run a task in this process, unless another one just has."""
+    """Run a task in this process, unless another process has finished it."""
     if threads is not None:
         torch.set_num_threads(threads)
     make_folder(folder)
@@ -185,13 +181,13 @@ def perform(task: Task, folder: Path, threads: int | None) -> None:
             _record(folder, Failure(message, kind), traceback.format_exc())
 
 
-def _record(folder: Path, problem: Failure, trace: str = "") -> None:
-    write_json(folder / ERROR, {"error": problem.message, "kind": problem.kind, "traceback": trace})
+def _record(folder: Path, failed: Failure, trace: str = "") -> None:
+    write_json(folder / ERROR, {"error": failed.message, "kind": failed.kind, "traceback": trace})
 
 
 @contextmanager
 def _watched(tasks: Sequence[Task], root: Path, progress: OnProgress | None) -> Iterator[None]:
-    """Report how many tasks are finished while the batch runs, by looking at their folders."""
+    """Report the number of ended tasks while the batch runs, from their folders."""
     if progress is None:
         yield
         return
@@ -215,7 +211,7 @@ def _watched(tasks: Sequence[Task], root: Path, progress: OnProgress | None) -> 
 
 
 def _ray_errors() -> tuple[type[Exception], ...]:
-    """What Ray raises when a worker dies; nothing if Ray was never imported."""
+    """Ray's errors for dead workers; none if Ray is not imported."""
     return (sys.modules["ray"].exceptions.RayError,) if "ray" in sys.modules else ()
 
 
@@ -235,31 +231,31 @@ def _run_on_ray(engine: Engine, tasks: Sequence[Task], root: Path) -> None:
             ray.init(address=engine.address or "local", **settings)  # without "local" Ray joins any cluster it finds
         except (OSError, RuntimeError, ValueError) as error:
             reason = str(error).splitlines()[0]
-            hint = "is it running, and does it ask for a token (RAY_AUTH_MODE=token)?"
+            hint = "is it running, and does it need a token (RAY_AUTH_MODE=token)?"
             raise ConfigError(f"no Ray cluster at {engine.address}: {reason}; {hint}") from error
     register_ray()
     cpus = int(ray.cluster_resources().get("CPU", 1))
     jobs = min(engine.jobs or cpus, len(tasks))
-    # Workers may be on other machines: a small actor beside this process takes in their files.
+    # Workers may be on other machines: an actor on this one receives their files.
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     inbox = ray.remote(num_cpus=0, scheduling_strategy=here)(_Inbox).remote(str(root.resolve()))
     datasets = {id(task.dataset): task.dataset for task in tasks}
-    shipped = {key: ray.put(dataset) for key, dataset in datasets.items()}  # once, not per task
-    light = [(dataclasses.replace(task, dataset=None), shipped[id(task.dataset)]) for task in tasks]  # type: ignore[type-var]
+    references = {key: ray.put(dataset) for key, dataset in datasets.items()}  # sent once, not per task
+    light = [(dataclasses.replace(task, dataset=None), references[id(task.dataset)]) for task in tasks]  # type: ignore[type-var]
     with joblib.parallel_config("ray", n_jobs=jobs):
         work = joblib.delayed(_perform_on_ray)
         joblib.Parallel(batch_size=1)(work(LoadedPlugins(), task, ref, inbox) for task, ref in light)
 
 
 def _reach(address: str | None) -> None:
-    """Raise at once if nobody listens there; Ray itself would try for minutes."""
+    """Raise at once if nothing listens at the address; Ray would try for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host, int(port)), timeout=5).close()
 
 
 class _Inbox:
-    """Writes what workers send into the folders of their tasks, the marker last."""
+    """Writes the files that workers send to the folders of their tasks, the marker last."""
 
     def __init__(self, root: str) -> None:
         self.root = Path(root)
@@ -271,7 +267,7 @@ class _Inbox:
 
 
 def _perform_on_ray(plugins: LoadedPlugins, task: Any, dataset: Any, inbox: Any) -> None:
-    """Run a task in a Ray worker, into which the plug-ins came before it, and send its files home."""
+    """Like `_perform_in_worker`, on Ray; sends the files of the task to the inbox."""
     import ray
 
     complete = dataclasses.replace(task, dataset=ray.get(dataset))

@@ -1,4 +1,4 @@
-"""An experiment (dataset, method, recipe, seed) and its run: fit, calibrate, score the test set once, write it down."""
+"""Experiments (dataset, method, recipe, seed) and their runs: fit, calibrate, score the test set once, save."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Experiment", "dataset_record", "run", "score", "versions"]
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is run. Two equal experiments give equal results."""
+    """One run of a method. Equal experiments give equal results."""
 
     dataset: ZeroShotDataset
     method: str
@@ -47,16 +47,16 @@ class Experiment:
 
     @cached_property
     def key(self) -> str:
-        """Identifies everything that decides the result; the name of the recipe does not."""
+        """Identifies everything that determines the result, which the name of the recipe does not."""
         return digest([self.dataset.checksum, self.method, self.config.as_dict(), self.seed])
 
     @property
     def name(self) -> str:
-        """Its folder in a batch."""
+        """Name of its folder."""
         return self.key[:16]
 
     def run(self, folder: Path) -> None:
-        """As a task of the engine, which has no terminal to report to."""
+        """Run as a task of the engine."""
         run(self, folder, resume=True, checkpoint_every=10)
 
 
@@ -70,10 +70,10 @@ def run(
     announce: Announce = lambda stage: None,
     command: str = "",
 ) -> Result:
-    """Run an experiment into its folder.
+    """Run an experiment and write the result to a folder.
 
-    With `resume` a finished run of the same experiment is read instead, and an interrupted one continues from its last
-    checkpoint. Without, what the folder held is replaced. Another process at the same run is waited for.
+    With `resume`, a finished run of the same experiment is read instead, and an interrupted one continues from its last
+    checkpoint. Otherwise a run in the folder is replaced. Waits for another process that runs in the same folder.
     """
     with locked(folder):
         if resume and (folder / RESULT).is_file():
@@ -82,9 +82,8 @@ def run(
         context = FitContext(
             pick_device(device), None, folder / "checkpoint" / "training.safetensors", checkpoint_every, resume
         )
-        make_folder(folder)  # from here on a mistake would cost the result of an earlier run
-        with suppress(FileNotFoundError):
-            (folder / RESULT).unlink()  # unfinished from here on
+        make_folder(folder)
+        (folder / RESULT).unlink(missing_ok=True)  # after all checks, which must not cost an earlier result
         fitted = fit_calibrated(experiment.job, context, announce)
         logits, scores = score(fitted.scorer, experiment.dataset)
         fitted.scorer.save(folder)
@@ -100,7 +99,10 @@ def _finished(experiment: Experiment, folder: Path) -> Result:
     """The result in the folder, which must be that of the experiment."""
     result = Result.read(folder)
     if result.document.get("key") != experiment.key:
-        raise ConfigError(f"{folder}: holds a finished run with {_differing(result, experiment)}; choose another `out`")
+        old, new = result.document.get("config", {}), experiment.config.as_dict()
+        settings = [f"{name} {old.get(name)} instead of {new[name]}" for name in new if old.get(name) != new[name]]
+        difference = ", ".join(settings[:3]) or "other data, method or seed"
+        raise ConfigError(f"{folder}: holds a finished run with {difference}; choose another `out`")
     return result
 
 
@@ -126,18 +128,11 @@ def _document(experiment: Experiment, fitted: CalibratedFit, scores: GZSLScores)
 
 
 def _write_encoder(folder: Path, dataset: ZeroShotDataset) -> None:
-    """What made the features, where the dataset says, so that the model can be asked about images."""
+    """Write the encoder of the features, if the dataset names it, so that the model can classify images."""
     (folder / ENCODER).unlink(missing_ok=True)
     if "encoder" in dataset.provenance:
-        with suppress(ValueError):  # a bundle of the user's own may say it in other words
+        with suppress(ValueError):  # a custom bundle may have free text here
             write_json(folder / ENCODER, json.loads(dataset.provenance["encoder"]))
-
-
-def _differing(result: Result, experiment: Experiment) -> str:
-    """In what a finished run differs from the one that is wanted, for an error message."""
-    then, now = result.document.get("config", {}), experiment.config.as_dict()
-    settings = [f"{name} {then.get(name)} instead of {now[name]}" for name in now if then.get(name) != now[name]]
-    return ", ".join(settings[:3]) or "other data, method or seed"
 
 
 def score(scorer: Scorer, dataset: ZeroShotDataset) -> tuple[np.ndarray[Any, Any], GZSLScores]:
@@ -149,7 +144,7 @@ def score(scorer: Scorer, dataset: ZeroShotDataset) -> tuple[np.ndarray[Any, Any
 
 
 def dataset_record(dataset: ZeroShotDataset) -> dict[str, Any]:
-    """What a result says of its data."""
+    """The dataset's entry in a result."""
     return {
         "name": dataset.name,
         "checksum": dataset.checksum,
@@ -161,7 +156,7 @@ def dataset_record(dataset: ZeroShotDataset) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """The versions that can change a result."""
+    """Versions of the packages that can change a result."""
     packages = ("classnorm", "torch", "numpy", "scipy")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 

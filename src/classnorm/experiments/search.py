@@ -1,15 +1,15 @@
-"""Hyperparameter search on validation splits of the training rows; the test set is scored once, by the winner.
+"""Hyperparameter search on validation splits of the training rows. It uses no test rows.
 
-Every (settings, split) is a task with a folder of its own, and what to try next depends on finished tasks alone:
-batches of trials are asked for with a seed made of the batch number. So a search that was killed is simply run again:
-it asks for the same trials, finds the finished ones, and goes on where it was.
+Every (settings, split) is a task of the engine, and the next trials depend on finished tasks alone: each batch is
+sampled with a seed derived from its number. Running an interrupted search again samples the same trials and skips the
+finished tasks.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,22 +35,22 @@ __all__ = ["SearchConfig", "Trial", "ValidationFit", "search", "trials_csv", "wr
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """How to search."""
+    """Settings of a search."""
 
     sampler: Literal["tpe", "grid"] = "tpe"
-    """tpe learns from earlier trials where to look (Optuna); grid tries all combinations."""
+    """tpe samples by the results of earlier trials (Optuna); grid tries all combinations."""
     trials: int = 25
-    """Trials of tpe."""
+    """Number of trials of tpe."""
     batch: int = 4
-    """Trials that tpe asks for at a time; they run in parallel, and the next batch learns from them."""
+    """Trials that tpe samples at a time; they run in parallel, and the next batch learns from them."""
     splits: int = 3
-    """Validation splits over which a trial's H is averaged."""
+    """Validation splits over which the H of a trial is averaged."""
     prune: bool = True
-    """Give up a trial after the first splits if it is below the median of the trials before it (tpe)."""
+    """Stop a trial after the first splits if it is below the median of earlier trials (tpe)."""
     seed: int = 0
-    """Of the sampler and of the validation fits."""
+    """Seed of the sampler and of the validation fits."""
     recipe_first: bool = False
-    """The recipe's own settings are the first trial of tpe."""
+    """Use the recipe's settings as the first trial of tpe."""
 
     def check(self) -> None:
         for name in ("trials", "batch", "splits"):
@@ -60,22 +60,22 @@ class SearchConfig:
 
 @dataclass(frozen=True)
 class Trial:
-    """One combination of settings and how it did on validation."""
+    """A combination of settings and its score on validation."""
 
     number: int
     settings: dict[str, Any]
     state: Literal["complete", "pruned", "failed"]
     harmonic: float | None = None
-    """Mean H over the validation splits, each under the trial's calibration."""
+    """Mean H over the validation splits, under the trial's calibration."""
     calibration: str | None = None
     splits: int = 0
-    """Splits that were fitted."""
+    """Number of fitted splits."""
     error: str | None = None
 
 
 @dataclass(frozen=True)
 class ValidationFit:
-    """A task of the engine: fit on a validation split and keep what a calibration needs to know."""
+    """A task of the engine: fit on a validation split and store its side scores, from which calibrations are chosen."""
 
     dataset: ZeroShotDataset
     method: str
@@ -102,13 +102,13 @@ class ValidationFit:
             return SideScores(**{key: archive[key] for key in archive.files})
 
 
-Asked = dict[int, dict[str, Any]]
+Candidates = dict[int, dict[str, Any]]
 """Trial number → settings."""
 
 
 @dataclass
 class _Rounds:
-    """Runs trials split by split, so that a trial can be given up between two."""
+    """Runs trials split by split, so that a trial can be stopped between two splits."""
 
     dataset: ZeroShotDataset
     method: str
@@ -121,35 +121,31 @@ class _Rounds:
     done: int = 0
     trials: list[Trial] = field(default_factory=list)
 
-    def run(self, asked: Asked, splits: range, sides: dict[int, list[SideScores]]) -> dict[int, str]:
-        """Fit the asked trials on some splits, add what they gave to `sides`, and return the errors by trial."""
-        tasks = {
-            number: [ValidationFit(self.dataset, self.method, self._settled(s), self.config.seed, k) for k in splits]
-            for number, s in asked.items()
+    def run(self, candidates: Candidates, splits: range, sides: dict[int, list[SideScores]]) -> dict[int, str]:
+        """Fit the candidates on some splits, add their scores to `sides`, and return the errors by trial."""
+        fits = {
+            number: [
+                ValidationFit(self.dataset, self.method, self.base.replace(**settings), self.config.seed, split)
+                for split in splits
+            ]
+            for number, settings in candidates.items()
         }
-        failed = run_tasks(
-            [task for group in tasks.values() for task in group],
-            self.root,
-            self.engine,
-            self._shifted(self.done),
-        )
-        self.done += len(asked) * len(splits)
+        report = self._report if self.progress else None
+        failed = run_tasks([fit for group in fits.values() for fit in group], self.root, self.engine, report)
+        self.done += len(candidates) * len(splits)
         errors = {}
-        for number, group in tasks.items():
-            messages = [failed[task.name].message for task in group if task.name in failed]
+        for number, group in fits.items():
+            messages = [failed[fit.name].message for fit in group if fit.name in failed]
             if messages:
                 errors[number] = messages[0]
             else:
-                sides.setdefault(number, []).extend(task.sides(self.root) for task in group)
+                sides.setdefault(number, []).extend(fit.sides(self.root) for fit in group)
         return errors
 
-    def _shifted(self, before: int) -> OnProgress | None:
-        """Reports the progress of a batch as progress of the whole search."""
-        report = self.progress
-        return report and (lambda batch: report(Progress(before + batch.done, self.total)))
-
-    def _settled(self, settings: dict[str, Any]) -> MethodConfig:
-        return self.base.replace(**settings)
+    def _report(self, batch: Progress) -> None:
+        """Report the progress of a batch as progress of the search."""
+        assert self.progress is not None
+        self.progress(Progress(self.done + batch.done, self.total))
 
     def score(self, sides: Sequence[SideScores]) -> tuple[Calibration, float]:
         if self.base.calibration in VALIDATED:
@@ -157,11 +153,12 @@ class _Rounds:
         fixed = Calibration.parse(self.base.calibration)
         return fixed, float(np.mean([calibrated_scores(part, fixed)[2] for part in sides]))
 
-    def finish(self, number: int, settings: dict[str, Any], sides: Sequence[SideScores]) -> Trial:
+    def add(
+        self, number: int, settings: dict[str, Any], state: Literal["complete", "pruned"], sides: Sequence[SideScores]
+    ) -> Trial:
         calibration, harmonic = self.score(sides)
-        trial = Trial(number, settings, "complete", round(harmonic, 4), str(calibration), len(sides))
-        self.trials.append(trial)
-        return trial
+        self.trials.append(Trial(number, settings, state, round(harmonic, 4), str(calibration), len(sides)))
+        return self.trials[-1]
 
 
 def search(
@@ -174,12 +171,13 @@ def search(
     engine: Engine,
     progress: OnProgress | None = None,
 ) -> tuple[list[Trial], MethodConfig]:
-    """Search, and return all trials and the winning config, its calibration settled. No test row is looked at.
+    """All trials, and the winning config with its calibration.
 
     Args:
-        base: what is not in `space`; its `calibration` says what each trial chooses from, its `validation` the splits.
+        base: settings outside `space`. Its `calibration` is what each trial chooses from, its `validation` the kind of
+            split.
         root: folder of the tasks.
-        progress: told the fits done, of the fits at most.
+        progress: called with the number of finished fits and the maximum number of fits.
     """
     config.check()
     base.check()
@@ -187,10 +185,7 @@ def search(
         raise ConfigError("nothing to search over; name settings in `space`")
     n_trials = len(grid(space)) if config.sampler == "grid" else config.trials
     rounds = _Rounds(dataset, method, base, config, root, engine, progress, n_trials * config.splits)
-    if config.sampler == "grid":
-        _grid(rounds, space)
-    else:
-        _tpe(rounds, space)
+    (_grid if config.sampler == "grid" else _tpe)(rounds, space)
     complete = [trial for trial in rounds.trials if trial.state == "complete" and trial.harmonic is not None]
     if not complete:
         raise TrainingError(f"every trial failed; the first said: {rounds.trials[0].error}")
@@ -199,14 +194,14 @@ def search(
 
 
 def _grid(rounds: _Rounds, space: Space) -> None:
-    asked = dict(enumerate(grid(space)))
+    candidates = dict(enumerate(grid(space)))
     sides: dict[int, list[SideScores]] = {}
-    errors = rounds.run(asked, range(rounds.config.splits), sides)
-    for number, settings in asked.items():
+    errors = rounds.run(candidates, range(rounds.config.splits), sides)
+    for number, settings in candidates.items():
         if number in errors:
             rounds.trials.append(Trial(number, settings, "failed", error=errors[number]))
         else:
-            rounds.finish(number, settings, sides[number])
+            rounds.add(number, settings, "complete", sides[number])
 
 
 def _tpe(rounds: _Rounds, space: Space) -> None:
@@ -222,33 +217,27 @@ def _tpe(rounds: _Rounds, space: Space) -> None:
     study = optuna.create_study(direction="maximize", pruner=pruner)
     distributions = {name: _distribution(values) for name, values in space.items()}
     if config.recipe_first:
-        own = {name: getattr(rounds.base, name) for name in space}
-        study.enqueue_trial({name: value for name, value in own.items() if value in space[name]})
-    for number, size in enumerate(_batch_sizes(config.trials, config.batch)):
+        recipe = {name: getattr(rounds.base, name) for name in space}
+        study.enqueue_trial({name: value for name, value in recipe.items() if value in space[name]})
+    startup = max(4, min(10, config.trials // 3))
+    for number, start in enumerate(range(0, config.trials, config.batch)):
         seed = config.seed * 100_003 + number
-        startup = max(4, min(10, config.trials // 3))
         study.sampler = optuna.samplers.TPESampler(n_startup_trials=startup, constant_liar=True, seed=seed)
-        live = {trial.number: trial for trial in (study.ask(distributions) for _ in range(size))}
+        sampled = [study.ask(distributions) for _ in range(min(config.batch, config.trials - start))]
+        live = {trial.number: trial for trial in sampled}
         sides: dict[int, list[SideScores]] = {}
         for split in range(config.splits):
-            asked = {n: dict(trial.params) for n, trial in live.items()}
-            errors = rounds.run(asked, range(split, split + 1), sides)
-            for n, message in errors.items():
+            candidates = {n: dict(trial.params) for n, trial in live.items()}
+            for n, message in rounds.run(candidates, range(split, split + 1), sides).items():
                 study.tell(live.pop(n), state=optuna.trial.TrialState.FAIL)
-                rounds.trials.append(Trial(n, asked[n], "failed", splits=split, error=message))
+                rounds.trials.append(Trial(n, candidates[n], "failed", splits=split, error=message))
             for n, trial in list(live.items()):
                 trial.report(rounds.score(sides[n])[1], step=split)
                 if split + 1 < config.splits and trial.should_prune():
-                    calibration, harmonic = rounds.score(sides[n])
                     study.tell(live.pop(n), state=optuna.trial.TrialState.PRUNED)
-                    rounds.trials.append(Trial(n, asked[n], "pruned", round(harmonic, 4), str(calibration), split + 1))
+                    rounds.add(n, candidates[n], "pruned", sides[n])
         for n, trial in live.items():
-            study.tell(trial, rounds.finish(n, dict(trial.params), sides[n]).harmonic)
-
-
-def _batch_sizes(trials: int, batch: int) -> Iterator[int]:
-    for start in range(0, trials, batch):
-        yield min(batch, trials - start)
+            study.tell(trial, rounds.add(n, dict(trial.params), "complete", sides[n]).harmonic)
 
 
 def _distribution(values: Choice | Range) -> Any:
@@ -262,7 +251,7 @@ def _distribution(values: Choice | Range) -> Any:
 
 
 def trials_csv(trials: Sequence[Trial]) -> str:
-    """The trials table: number, state, validation H, calibration, splits, and a column per setting."""
+    """The trials as a CSV table, with a column per setting."""
     names = sorted({name for trial in trials for name in trial.settings})
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -274,5 +263,5 @@ def trials_csv(trials: Sequence[Trial]) -> str:
 
 
 def write_recipe(path: Path, method: str, config: MethodConfig) -> None:
-    """A recipe file, which `train --recipe FILE` takes."""
+    """Write a recipe file, which is a valid `recipe` for training."""
     write_json(path, {"format": "classnorm-recipe", "method": method, "config": config.as_dict()})

@@ -1,4 +1,4 @@
-"""Continual experiments: a stream, a strategy and a seed, and their run."""
+"""Continual experiments (stream, strategy, seed) and their runs."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from classnorm.training import Device, pick_device
 __all__ = ["BIASES", "ContinualExperiment", "ImageMode", "run_continual"]
 
 BIASES = np.linspace(-0.1, 0.3, 81)
-"""Of the seen cosines: those whose scores every run records."""
-_FROM_NOTHING = {"lr": 0.02, "encoder_lr": 0.1, "batch_size": 16, "grad_clip": 1.0, "epochs": 8}
-"""By the first 2 of 5 tasks of glyphs-light. Without clipping, rates this high kill the network at once."""
+"""Biases of the seen cosines for which every run records scores."""
+_FROM_SCRATCH = {"lr": 0.02, "encoder_lr": 0.1, "batch_size": 16, "grad_clip": 1.0, "epochs": 8}
+"""Chosen on the first 2 of 5 tasks of glyphs-light. Rates this high need clipping, or training diverges at once."""
 
 
 @dataclass(frozen=True)
 class ImageMode:
-    """Learn from images, with an encoder that is trained along, instead of from features."""
+    """Learn from images with an encoder that is fine-tuned, instead of from features."""
 
     encoder: str
     size: int | None = None
-    """Side of the pictures in pixels; None is what the encoder was made for."""
+    """Side of the images in pixels; None is the encoder's default."""
     folder: Path | None = None
-    """Where the dataset's image files lie; not needed where the dataset holds its images."""
+    """Folder of the dataset's image files; not needed if the dataset contains its images."""
 
     def load(self, dataset: ZeroShotDataset, seed: int, device: torch.device) -> tuple[nn.Module, ImageInputs]:
-        """The encoder's network, drawn by the seed if it is not pretrained, and the pictures, decoded once."""
+        """The encoder's network, initialized by the seed if not pretrained, and the decoded images."""
         if dataset.images is None and (self.folder is None or dataset.image_files is None):
-            raise DataError(f"{dataset.name}: has no images; say where its image files lie with --images DIR")
+            raise DataError(f"{dataset.name}: has no images; name the folder of its image files with `images=DIR`")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             encoder = load_encoder(self.encoder, self.size)
@@ -56,8 +56,8 @@ class ImageMode:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What an encoder that starts from nothing needs, instead of the defaults, which suit pretrained ones."""
-        return dict(_FROM_NOTHING) if self.encoder.startswith("convnet") else {}
+        """Settings for an encoder trained from scratch; the defaults suit pretrained ones."""
+        return dict(_FROM_SCRATCH) if self.encoder.startswith("convnet") else {}
 
     def key(self) -> list[Any]:
         return [self.encoder, self.size]
@@ -65,19 +65,19 @@ class ImageMode:
 
 @dataclass(frozen=True)
 class ContinualExperiment:
-    """A strategy on a part of a stream. Two equal ones give equal results."""
+    """A strategy on a part of a stream. Equal experiments give equal results."""
 
     dataset: ZeroShotDataset
     strategy: str
     config: StreamConfig
     seed: int = 0
-    """Of the order of classes, the initial weights and the batches."""
+    """Determines the order of classes, the initial weights and the batches."""
     tasks: int | tuple[int, ...] | None = None
     part: tuple[int, int | None] = (0, None)
     images: ImageMode | None = None
     """None learns from the dataset's features."""
     chosen: dict[str, Any] | None = None
-    """How a validation sequence chose settings: `by`, a score, and `settings`, their names. None: it chose none."""
+    """`settings`: names of the settings that validation tasks chose, and `by`: the score they were chosen by."""
     marker = RESULT
 
     @cached_property
@@ -86,13 +86,13 @@ class ContinualExperiment:
 
     @cached_property
     def name(self) -> str:
-        """Its folder in a batch; names everything that decides the result."""
+        """Name of its folder; identifies everything that determines the result."""
         document = [self.dataset.checksum, self.stream.checksum, self.strategy, self.config.as_dict(), self.seed]
         document += self.images.key() if self.images else []
         return digest(document)[:16]
 
     def run(self, folder: Path) -> None:
-        """As a task of the engine."""
+        """Run as a task of the engine."""
         run_continual(self, folder, resume=True)
 
 
@@ -105,30 +105,29 @@ def run_continual(
     progress: OnProgress | None = None,
     command: str = "",
 ) -> Result:
-    """Learn the stream into a folder.
+    """Run an experiment and write the result to a folder.
 
-    With `resume` a finished run of the same experiment is read instead, and an interrupted one continues after its last
-    finished task.
+    With `resume`, a finished run of the same experiment is read instead, and an interrupted one continues after its
+    last finished task.
     """
     make_folder(folder)
     with locked(folder):
         if resume and result_file(folder).is_file():
             return _read(experiment, folder)
         where = pick_device(device)
-        encoder, inputs = (
-            experiment.images.load(experiment.dataset, experiment.seed, where) if experiment.images else (None, None)
-        )
+        images = experiment.images
+        encoder, inputs = images.load(experiment.dataset, experiment.seed, where) if images else (None, None)
         outcome = run_stream(
             experiment.stream,
             experiment.strategy,
             experiment.config,
             experiment.seed,
-            where,
-            folder,
-            resume,
-            progress,
-            encoder,
-            inputs,
+            device=where,
+            folder=folder,
+            resume=resume,
+            progress=progress,
+            encoder=encoder,
+            inputs=inputs,
         )
         document = _document(experiment, outcome) | {
             "image_size": inputs.pixels.shape[1] if inputs else None,
@@ -139,12 +138,12 @@ def run_continual(
         }
         write_json(folder / RESULT, document)
         for file in folder.glob("logits-*.npy"):
-            file.unlink()  # the scores are what is kept
+            file.unlink()  # the result has the scores
         return Result(folder, document)
 
 
 def _read(experiment: ContinualExperiment, folder: Path) -> Result:
-    """The finished run; one of version 0.1 gets the file name that the engine looks for."""
+    """Read a finished run; one of version 0.1 gets the file name that the engine looks for."""
     result = Result.read(folder)
     if result.document.get("key") != experiment.name:
         raise ConfigError(f"{folder}: holds a finished run with other settings; choose another folder")
@@ -154,7 +153,6 @@ def _read(experiment: ContinualExperiment, folder: Path) -> Result:
 
 
 def _document(experiment: ContinualExperiment, outcome: StreamResult) -> dict[str, Any]:
-    """What a result says of the experiment and its scores."""
     stream = experiment.stream
     scores = continual_scores(outcome.history, stream.test_labels, stream.tasks)
     return {
@@ -182,15 +180,12 @@ def _document(experiment: ContinualExperiment, outcome: StreamResult) -> dict[st
 
 
 def _bias_curve(stream: TaskStream, result: StreamResult, bias: float) -> dict[str, list[float]]:
-    """What each bias of the seen cosines would give: mUA, mH, and mSA without the last step, which has nothing unseen.
+    """mUA, mH, and mSA without the last step, which has no unseen classes, at each bias of the seen cosines.
 
-    On the validation tasks it chooses the bias; elsewhere it only shows what another one would have done.
+    On validation tasks it chooses the bias; elsewhere it only shows the effect of other values.
     """
-    task = np.empty(stream.n_classes, dtype=np.int64)
-    for number, classes in enumerate(stream.tasks):
-        task[classes] = number
-    steps = enumerate(result.history[1:-1])  # the first is before any task
-    sides = [side_scores(logits, stream.test_labels, task <= t) for t, logits in steps]
+    steps = list(enumerate(result.history))[1:-1]  # step 0 is before the first task
+    sides = [side_scores(logits, stream.test_labels, stream.seen(step)) for step, logits in steps]
     if not sides:
         return {}
     shifts = result.learner.scale * (BIASES - bias)

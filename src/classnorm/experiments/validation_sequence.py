@@ -1,20 +1,19 @@
-"""The validation sequence of a continual experiment, which chooses its settings.
+"""The validation sequence: the first tasks of a stream choose the settings of a continual experiment.
 
-The first tasks of a stream choose settings and are then discarded, with their classes; a fresh model learns the other
-tasks, and only those are reported.
+They are then discarded, with their classes; a new model learns the other tasks, and only those are reported.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from classnorm.continual import TaskStream
+from classnorm.continual import Grid, TaskStream
+from classnorm.continual.strategies import strategy_named
 from classnorm.errors import ConfigError, TrainingError
 from classnorm.experiments.engine import Engine, run_converging
 from classnorm.experiments.streams import BIASES, ContinualExperiment
@@ -35,49 +34,25 @@ __all__ = [
 Selection = Literal["mAUC", "mH", "mJA"]
 GridName = Literal["default", "paper"]
 VALIDATION_TASKS = 3
-_RATES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
-"""Learning rates of the embedder: the paper's, and those that models with and without CN need on features."""
-_STEP = 10**0.5  # between rates in the second round
-_PENALTIES = {"ewc": (1.0, 10.0, 100.0), "mas": (1e-4, 1e-2, 1.0)}
-
-
-@dataclass(frozen=True)
-class Grid:
-    """What the validation sequence tries."""
-
-    values: Mapping[str, Sequence[Any]]
-    """Every combination of them."""
-    refined: tuple[str, ...] = ()
-    """Settings of which a second round tries the neighbours of the best value, √10 away."""
-    bias: bool = False
-    """Whether the bias of the seen scores is chosen too: always by mH, since areas are blind to it. Costs no run."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return *self.values, *(("bias",) if self.bias else ())
-
-    def without(self, fixed: Container[str]) -> Grid:
-        """The settings that are not given."""
-        values = {name: tried for name, tried in self.values.items() if name not in fixed}
-        return Grid(values, tuple(name for name in self.refined if name in values), self.bias and "bias" not in fixed)
-
-    def points(self) -> list[dict[str, Any]]:
-        return [dict(zip(self.values, point, strict=True)) for point in itertools.product(*self.values.values())]
+_STEP = 10**0.5  # factor between values in the second round
 
 
 def default_grid(strategy: str) -> Grid:
-    """Learning rates over four orders of magnitude, then around the best, and the weight of a penalty."""
-    if strategy == "analytic":
-        return Grid({"ridge": (0.01, 0.03, 0.1, 0.3), "length": (1.0, 1.3)}, bias=True)
-    penalty = {"penalty": _PENALTIES[strategy]} if strategy in _PENALTIES else {}
-    return Grid({"lr": _RATES, **penalty}, refined=("lr",))
+    """The grid that a strategy declares."""
+    grid = strategy_named(strategy).grid
+    if grid is None:
+        raise ConfigError(
+            f"strategy {strategy} has no validation grid; add one to its class, or use `validation_tasks=0`"
+        )
+    return grid
 
 
 def paper_grid(strategy: str, encoder: bool = False) -> Grid:
-    """The grid of the paper's appendix. The paper does not say what it tried as penalties of EWC and MAS."""
-    if strategy == "analytic":
-        raise ConfigError("strategy analytic is not in the paper; choose from the default grid instead")
-    values: dict[str, tuple[Any, ...]] = {
+    """The grid of the paper's appendix. The paper does not report which penalties of EWC and MAS it tried."""
+    kind = strategy_named(strategy)
+    if not kind.paper_grid:
+        raise ConfigError(f"strategy {strategy} is not in the paper; choose from the default grid instead")
+    values: dict[str, Sequence[Any]] = {
         "init_distribution": ("uniform", "normal"),
         "grad_clip": (10.0, 100.0),
         "lr": (1e-3, 5e-3),
@@ -85,28 +60,27 @@ def paper_grid(strategy: str, encoder: bool = False) -> Grid:
     }
     if encoder:
         values["encoder_lr"] = (1e-3, 5e-3)
-    if strategy in _PENALTIES:
-        values["penalty"] = _PENALTIES[strategy]
+    if kind.grid and "penalty" in kind.grid.values:
+        values["penalty"] = kind.grid.values["penalty"]
     return Grid(values)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the validation sequence of an experiment came to."""
+    """Outcome of the validation sequence of an experiment."""
 
     experiment: ContinualExperiment
-    """With the chosen settings, on the tasks that are left."""
+    """The experiment with the chosen settings, on the remaining tasks."""
     settings: dict[str, Any]
-    """What was chosen, by name."""
+    """The chosen settings."""
     edges: tuple[str, ...]
-    """Numbers among them that are the smallest or largest tried: a wider grid might have found better."""
+    """Numeric settings at the smallest or largest value tried: a wider grid may have a better one."""
     best_bias: float
-    """The bias with the highest mH there, whether it was to be chosen or not."""
+    """The bias with the highest mH on the validation tasks, whether or not it is among the settings."""
 
     def __str__(self) -> str:
         values = {name: f"{v:.3g}" if isinstance(v, float) else str(v) for name, v in self.settings.items()}
-        marked = (f"{name} {value}{' (edge)' if name in self.edges else ''}" for name, value in values.items())
-        return ", ".join(marked)
+        return ", ".join(f"{name} {value}{' (edge)' * (name in self.edges)}" for name, value in values.items())
 
 
 def validated(
@@ -119,31 +93,29 @@ def validated(
     grid: Grid | None = None,
     progress: OnProgress | None = None,
 ) -> list[Chosen]:
-    """The experiments with the settings that their own first tasks choose, on the tasks that are left.
+    """Choose the settings of each experiment on its first tasks, for the remaining tasks.
 
-    Each experiment has a search of its own. Ties go to the setting that comes first in the grid.
+    Each experiment is searched separately. Ties go to the first setting in the grid.
     """
-    grids = [default_grid(experiment.strategy) if grid is None else grid for experiment in experiments]
+    grids = [grid or default_grid(experiment.strategy) for experiment in experiments]
     trials: list[list[ContinualExperiment]] = []
-    for experiment, own in zip(experiments, grids, strict=True):
+    for experiment, candidates in zip(experiments, grids, strict=True):
         n_tasks = TaskStream.make(experiment.dataset, experiment.tasks, experiment.seed).n_tasks
         if not 2 <= validation_tasks <= n_tasks - 2:
             raise ConfigError(
                 f"{validation_tasks} validation tasks of {n_tasks}: at least 2 must choose and 2 be left to report"
             )
         start = replace(experiment, part=(0, validation_tasks))
-        trials.append([_changed(start, point) for point in own.points()])
+        trials.append([_changed(start, point) for point in candidates.points()])
     best = _best(trials, folder, engine, score, progress)
-    if any(own.refined for own in grids):
-        for group, own, winner in zip(trials, grids, best, strict=True):
-            for name in own.refined:
+    if any(candidates.refined for candidates in grids):
+        for group, candidates, winner in zip(trials, grids, best, strict=True):
+            for name in candidates.refined:
                 value = getattr(winner.config, name)
                 group += [_changed(winner, {name: float(f"{v:.3g}")}) for v in (value / _STEP, value * _STEP)]
         best = _best(trials, folder, engine, score, progress)
-    return [
-        _chosen(winner, group, own, score, Result.read(folder / winner.name).document["bias_curve"])
-        for winner, group, own in zip(best, trials, grids, strict=True)
-    ]
+    curves = [Result.read(folder / winner.name).document["bias_curve"] for winner in best]
+    return [_chosen(*choice, score) for choice in zip(best, trials, grids, curves, strict=True)]
 
 
 def _changed(experiment: ContinualExperiment, values: Mapping[str, Any]) -> ContinualExperiment:
@@ -157,15 +129,15 @@ def _best(
     score: Selection,
     progress: OnProgress | None,
 ) -> list[ContinualExperiment]:
-    """The winner of each group; one that diverged does not take part."""
+    """The winner of each group, without the trials that failed."""
     failed = run_converging([trial for group in trials for trial in group], folder, engine, progress)
     best = []
     for group in trials:
-        alive = [trial for trial in group if trial.name not in failed]
-        if not alive:
+        finished = [trial for trial in group if trial.name not in failed]
+        if not finished:
             raise TrainingError(f"{group[0].strategy}: every trial failed: {failed[group[0].name].message}")
-        scores = {trial.name: Result.read(folder / trial.name).document["scores"][score] for trial in alive}
-        best.append(max(alive, key=lambda trial: scores[trial.name] or 0.0))
+        scores = {trial.name: Result.read(folder / trial.name).document["scores"][score] for trial in finished}
+        best.append(max(finished, key=lambda trial: scores[trial.name] or 0.0))
     return best
 
 
@@ -173,10 +145,10 @@ def _chosen(
     winner: ContinualExperiment,
     trials: Sequence[ContinualExperiment],
     grid: Grid,
-    score: Selection,
     curve: Mapping[str, Sequence[float]],
+    score: Selection,
 ) -> Chosen:
-    """The winner's settings on the tasks that are left; `curve` holds what each bias gives on the first."""
+    """The winner's settings on the remaining tasks. `curve` has the scores of each bias on the validation tasks."""
     bias = float(curve["value"][int(np.argmax(curve["harmonic"]))])
     config = replace(winner.config, bias=bias) if grid.bias else winner.config
     tried: dict[str, list[Any]] = {name: [getattr(trial.config, name) for trial in trials] for name in grid.values}

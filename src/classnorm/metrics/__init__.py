@@ -1,4 +1,4 @@
-"""Scores of zero-shot learning as pure functions of arrays. Accuracies are percentages."""
+"""Metrics of zero-shot learning, as pure functions of arrays. Accuracies are percentages."""
 
 from classnorm.metrics.accuracy import (
     Average,

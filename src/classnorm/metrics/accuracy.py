@@ -4,9 +4,9 @@ Conventions, the same everywhere in this package:
 
 - ``average="class"`` is the mean over classes of the per-class accuracy (the field's convention);
   ``average="sample"`` is the share of rows.
-- Equal scores go to the class with the lower index.
-- A class without rows is left out of the averages, but it competes for every prediction.
-- A side without rows has accuracy NaN, and so has whatever is computed from it.
+- Ties go to the class with the lower index.
+- A class without rows does not count in averages, but competes for every prediction.
+- The accuracy of a side without rows is NaN, and so is everything computed from it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Average = Literal["class", "sample"]
 
 @dataclass(frozen=True)
 class GZSLScores:
-    """Scores in percent; also readable like a mapping, ``scores["harmonic"]``, ``dict(scores)``."""
+    """Scores in percent; also a mapping: ``scores["harmonic"]``, ``dict(scores)``."""
 
     unseen: float
     """U: accuracy on unseen classes over the joint label space."""
@@ -44,7 +44,7 @@ class GZSLScores:
     zsl: float
     """T1: accuracy on unseen classes when only unseen classes compete."""
     ausuc: float
-    """Area under the seen–unseen curve, which no calibration changes."""
+    """Area under the seen–unseen curve, which does not depend on the calibration."""
 
     def __getitem__(self, name: str) -> float:
         return float(asdict(self)[name])
@@ -57,7 +57,7 @@ class GZSLScores:
 
 
 def class_accuracies(correct: npt.ArrayLike, labels: npt.ArrayLike, n_classes: int) -> npt.NDArray[np.float64]:
-    """Percent of correct rows for each class, NaN for a class without rows.
+    """Percentage of correct rows of each class; NaN for a class without rows.
 
     >>> class_accuracies([True, False, True], [0, 0, 2], n_classes=3)
     array([ 50.,  nan, 100.])
@@ -71,7 +71,7 @@ def class_accuracies(correct: npt.ArrayLike, labels: npt.ArrayLike, n_classes: i
 
 
 def row_weights(labels: npt.ArrayLike, average: Average = "class") -> npt.NDArray[np.float64]:
-    """Weights that turn a sum over rows into the average: they add up to 1.
+    """Weights of the rows in an average; they sum to 1.
 
     >>> row_weights([0, 0, 2]).tolist()
     [0.25, 0.25, 0.5]
@@ -84,7 +84,7 @@ def row_weights(labels: npt.ArrayLike, average: Average = "class") -> npt.NDArra
 
 
 def accuracy(predictions: npt.ArrayLike, labels: npt.ArrayLike, average: Average = "class") -> float:
-    """Percent of right predictions, averaged over classes or over samples.
+    """Percentage of correct predictions, averaged over classes or over samples.
 
     >>> accuracy([0, 0, 1, 1], [0, 0, 0, 1])
     83.33333333333333
@@ -99,7 +99,7 @@ def accuracy(predictions: npt.ArrayLike, labels: npt.ArrayLike, average: Average
 
 
 def harmonic_mean(unseen: float, seen: float) -> float:
-    """H = 2·U·S / (U + S), and 0 if both are 0.
+    """H = 2·U·S / (U + S); 0 if both are 0.
 
     >>> harmonic_mean(60.0, 30.0), harmonic_mean(0.0, 0.0)
     (40.0, 0.0)
@@ -113,7 +113,7 @@ def gzsl_scores(
     """U, S, H, T1 and AUSUC of a test set.
 
     Args:
-        logits: [n, n_classes], calibrated if a calibration is wanted.
+        logits: [n, n_classes], calibrated or not.
         labels: [n], index of the true class.
         seen_mask: [n_classes], true for seen classes.
         average: ``"class"`` (default) or ``"sample"``.
@@ -123,7 +123,7 @@ def gzsl_scores(
     >>> scores.seen, scores.unseen, scores.harmonic, scores.zsl
     (100.0, 0.0, 0.0, 100.0)
     """
-    from classnorm.metrics.curve import seen_unseen_curve  # it builds on this module
+    from classnorm.metrics.curve import seen_unseen_curve  # it imports this module
 
     scores, index, seen = check_scores(logits, labels, seen_mask)
     curve = seen_unseen_curve(scores, index, seen, average)
@@ -137,18 +137,14 @@ def gzsl_scores(
 def check_scores(
     logits: npt.ArrayLike, labels: npt.ArrayLike, seen_mask: npt.ArrayLike
 ) -> tuple[npt.NDArray[np.floating[Any]], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """The three arguments as arrays, or a `ValueError` that says which shape is off."""
-    scores, index, seen = (
-        np.asarray(logits),
-        np.asarray(labels, dtype=np.int64),
-        np.asarray(seen_mask, dtype=bool),
-    )
+    """The arguments as arrays; raises a `ValueError` if their shapes or values do not fit."""
+    scores, index, seen = np.asarray(logits), np.asarray(labels, dtype=np.int64), np.asarray(seen_mask, dtype=bool)
     if scores.ndim != 2 or scores.shape != (len(index), len(seen)):
         raise ValueError(
             f"logits must be [n, n_classes] = [{len(index)}, {len(seen)}], by labels and seen_mask, not {scores.shape}"
         )
     if len(index) and not (index.min() >= 0 and index.max() < len(seen)):
-        raise ValueError(f"labels must lie in 0…{len(seen) - 1}")
+        raise ValueError(f"labels must be in 0…{len(seen) - 1}")
     if scores.dtype.kind != "f":
         scores = scores.astype(np.float64)
     return scores, index, seen

@@ -1,7 +1,7 @@
-"""How far a difference between two models hangs on the test classes: a paired bootstrap over classes.
+"""A paired bootstrap over classes: how much a difference between two models depends on the test classes.
 
-A handful of seeds carries no test, but a test set has tens to hundreds of classes. Draw as many seen and as many unseen
-classes as there are, with replacement, the same ones for both models, and see how the difference moves.
+A few seeds are too few for a test, but a test set has tens to hundreds of classes. Each resample draws as many seen and
+unseen classes as there are, with replacement, and the same ones for both models.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Difference:
-    """First model minus second, in percentage points, and the interval that resampled classes give."""
+    """First model minus second, in percentage points, and its bootstrap interval."""
 
     value: float
     low: float
@@ -40,11 +40,10 @@ def class_bootstrap(
         first: [n_seeds, n_classes], accuracy of each class in percent; NaN for a class without test rows.
         second: [n_seeds_2, n_classes], the model to compare with.
         seen_mask: [n_classes], true for seen classes.
-        resamples: how often the classes are drawn anew.
-        level: share of the resamples that the interval holds, the same share left out at either end.
-        seed: of the draws.
+        resamples: number of resamples.
+        level: share of the resamples inside the interval, which leaves out the same share at both ends.
 
-    Models that differ by the same amount on every class differ by it on any choice of classes:
+    Models that differ by the same amount on every class differ by it on every resample:
 
     >>> result = class_bootstrap([[60.0, 70.0, 80.0]], [[50.0, 60.0, 80.0]], seen_mask=[False, False, True])
     >>> result["unseen"], result["seen"]
@@ -53,27 +52,24 @@ def class_bootstrap(
     tables = [np.asarray(table, dtype=np.float64) for table in (first, second)]
     seen = np.asarray(seen_mask, dtype=bool)
     if any(table.ndim != 2 or table.shape[1] != len(seen) for table in tables):
-        raise ValueError(f"accuracies must be [n_seeds, {len(seen)}], by seen_mask")
+        raise ValueError(f"accuracies must be [n_seeds, {len(seen)}], as seen_mask has {len(seen)} classes")
     tested = ~np.isnan(np.concatenate(tables)).any(axis=0)
     generator = np.random.default_rng(seed)
-    # Row 0 is the test set as it is: every class once.
-    shares = {side: _shares(int((tested & mask).sum()), resamples, generator) for side, mask in _sides(seen)}
+    # Row 0 is the test set itself: every class once.
+    sides = {"unseen": tested & ~seen, "seen": tested & seen}
+    shares = {side: _shares(int(mask.sum()), resamples, generator) for side, mask in sides.items()}
     averages = []  # for each model: score -> [resamples + 1]
     for table in tables:
-        by_side = {side: _averages(shares[side], table[:, tested & mask]) for side, mask in _sides(seen)}
-        total = by_side["unseen"] + by_side["seen"]  # [resamples + 1, n_seeds]
-        product = 2 * by_side["unseen"] * by_side["seen"]
-        by_side["harmonic"] = np.divide(product, total, out=np.where(np.isnan(total), np.nan, 0.0), where=total > 0)
-        averages.append({name: values.mean(axis=1) for name, values in by_side.items()})
+        scores = {side: _averages(shares[side], table[:, mask]) for side, mask in sides.items()}
+        total = scores["unseen"] + scores["seen"]  # [resamples + 1, n_seeds]
+        product = 2 * scores["unseen"] * scores["seen"]
+        scores["harmonic"] = np.divide(product, total, out=np.where(np.isnan(total), np.nan, 0.0), where=total > 0)
+        averages.append({name: values.mean(axis=1) for name, values in scores.items()})
     return {name: _difference(averages[0][name] - averages[1][name], level) for name in averages[0]}
 
 
-def _sides(seen: npt.NDArray[np.bool_]) -> list[tuple[str, npt.NDArray[np.bool_]]]:
-    return [("unseen", ~seen), ("seen", seen)]
-
-
 def _shares(n_classes: int, resamples: int, generator: np.random.Generator) -> Floats:
-    """[resamples + 1, n_classes], how much of a resample each class makes up."""
+    """[resamples + 1, n_classes], the share of each class in a resample."""
     if not n_classes:
         return np.empty((resamples + 1, 0))
     even = np.full(n_classes, 1.0 / n_classes)
@@ -82,7 +78,7 @@ def _shares(n_classes: int, resamples: int, generator: np.random.Generator) -> F
 
 
 def _averages(shares: Floats, accuracies: Floats) -> Floats:
-    """[resamples + 1, n_seeds]; NaN where there is no class to average over."""
+    """[resamples + 1, n_seeds]; NaN without classes."""
     if not shares.shape[1]:
         return np.full((len(shares), len(accuracies)), np.nan)
     return shares @ accuracies.T

@@ -1,8 +1,8 @@
-"""Calibration of seen against unseen scores: how to apply one, and how to pick one from validation logits.
+"""Calibration of seen against unseen scores, and its choice from validation logits.
 
 A model trained on seen classes favours them. Two corrections are common: multiply the seen scores by s < 1 (the paper)
-or subtract a bias from them (calibrated stacking). Multiplying raises a negative score, so the first is right only for
-scores that are mostly positive; picking by validation settles which one to use.
+or subtract a bias from them (calibrated stacking). Multiplication raises negative scores, so it needs scores that are
+mostly positive; validation decides between the two.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _N_CANDIDATES = 400
 CalibrationKind = Literal["none", "scale", "bias"]
 Floats = npt.NDArray[np.float64]
 
-_N_VALUES = 41  # of a curve
-_SCALES = (0.7, 1.1)  # the range of a curve against the scale, of which the paper shows the part below 1
+_N_VALUES = 41  # points of a curve
+_SCALES = (0.7, 1.1)  # range of a curve against the scale; the paper shows the part below 1
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """``scale``: seen scores × value; ``bias``: seen scores − value; ``none``: as they are.
+    """``scale``: seen scores × value; ``bias``: seen scores − value; ``none``: no change.
 
     >>> Calibration("scale", 0.5).apply([[2.0, 2.0]], seen_mask=[True, False])
     array([[1., 2.]])
@@ -56,17 +56,17 @@ class Calibration:
 
     @classmethod
     def parse(cls, text: str) -> Calibration:
-        """From ``none``, ``scale:S`` or ``bias:B``."""
+        """Parse ``none``, ``scale:S`` or ``bias:B``."""
         kind, _, value = text.partition(":")
         try:
-            number = float(value) if value else 0.0
+            number = float(value)
         except ValueError:
             number = math.nan
         if kind == "none" and not value:
             return cls()
-        if kind == "scale" and value and math.isfinite(number) and number > 0:
+        if kind == "scale" and 0 < number < math.inf:
             return cls("scale", number)
-        if kind == "bias" and value and math.isfinite(number):
+        if kind == "bias" and math.isfinite(number):
             return cls("bias", number)
         raise ConfigError(
             f"calibration {text!r} is not understood; use validation, validation:scale, validation:bias, "
@@ -77,12 +77,12 @@ class Calibration:
         return "none" if self.kind == "none" else f"{self.kind}:{self.value:.6g}"
 
     def apply(self, logits: npt.ArrayLike, seen_mask: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Calibrated copy of [n, n_classes] logits."""
+        """Calibrated logits [n, n_classes]."""
         factors, shifts = self.factors_and_shifts(seen_mask)
         return np.asarray(logits, dtype=np.float64) * factors - shifts
 
     def factors_and_shifts(self, seen_mask: npt.ArrayLike) -> tuple[Floats, Floats]:
-        """Of each class: a calibrated score is ``factor · score − shift``."""
+        """[n_classes] each: a calibrated score is ``factor · score − shift``."""
         seen = np.asarray(seen_mask, dtype=bool)
         factor = self.value if self.kind == "scale" else 1.0
         shift = self.value if self.kind == "bias" else 0.0
@@ -90,7 +90,7 @@ class Calibration:
 
 
 def calibrated_scores(sides: SideScores, calibration: Calibration) -> tuple[float, float, float]:
-    """U, S and H in percent under a calibration, from the best class of each side alone."""
+    """U, S and H in percent under a calibration."""
     factor, shift = calibration.factors_and_shifts(True)
     seen = factor * sides.best_seen - shift
     tie_to_seen = (seen == sides.best_unseen) & (sides.seen_class < sides.unseen_class)
@@ -110,7 +110,7 @@ class CalibrationCurves:
     harmonic: Floats
 
     def rounded(self) -> dict[str, list[float]]:
-        """For a record: four decimals, which no plot can tell from more."""
+        """Lists with four decimals, which is enough for plots."""
         return {name: np.round(curve, 4).tolist() for name, curve in vars(self).items()}
 
 
@@ -132,13 +132,11 @@ def calibration_curves(
 
 
 def calibration_values(splits: Sequence[SideScores], kind: Literal["scale", "bias"], chosen: Calibration) -> Floats:
-    """Values worth drawing a curve at: around no calibration and the chosen one, and where most rows turn."""
+    """Values for a curve: they cover no calibration, the chosen one, and those at which most rows switch sides."""
     if kind == "scale":
-        low, high = _SCALES
-        margin = 0.1
+        low, high, margin = *_SCALES, 0.1
     else:
-        turns = np.concatenate([sides.margin[np.isfinite(sides.margin)] for sides in splits])
-        low, high = np.quantile(np.append(turns, 0.0), [0.05, 0.95])
+        low, high = np.quantile(np.append(_switches(splits, kind), 0.0), [0.05, 0.95])
         low, high, margin = min(low, 0.0), max(high, 0.0), 0.0
     if chosen.kind == kind:
         low, high = min(low, chosen.value - margin), max(high, chosen.value + margin)
@@ -152,14 +150,14 @@ def _percent(sides: SideScores, side: npt.NDArray[np.bool_], right: npt.NDArray[
 def choose_calibration(
     validation: Sequence[SideScores], kind: Literal["any", "scale", "bias", "grid"] = "any"
 ) -> tuple[Calibration, float]:
-    """The calibration with the highest H on average over the validation splits, and that H.
+    """The calibration with the highest mean H over the validation splits, and that H.
 
     Args:
-        validation: one `side_scores` per validation split, of uncalibrated logits.
+        validation: `side_scores` of each validation split, of uncalibrated logits.
         kind: ``scale``, ``bias``, ``any`` (whichever of the two is better), or ``grid`` (the paper's five scales).
 
-    Where several are equally good, the middle one of them is taken. Where H is NaN because a split has no rows on one
-    side, there is nothing to choose by: no calibration.
+    Among equally good values the middle one wins. If H is NaN, because a split has no rows on one side, the result is
+    no calibration.
     """
     best = (Calibration(), _mean_harmonic(validation, Calibration()))
     if math.isnan(best[1]):
@@ -178,18 +176,22 @@ def _mean_harmonic(validation: Sequence[SideScores], calibration: Calibration) -
 
 
 def _candidates(validation: Sequence[SideScores], kind: str) -> list[list[Calibration]]:
-    """Values spread over those at which rows turn from their best seen to their best unseen class."""
+    """Quantiles of the values at which rows switch sides, for each kind."""
     if kind == "grid":
         return [[Calibration("scale", scale) for scale in PAPER_SCALES]]
-    turns: dict[CalibrationKind, list[Floats]] = {"scale": [], "bias": []}
-    for sides in validation:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = sides.best_unseen / sides.best_seen
-        turns["scale"].append(ratio[np.isfinite(ratio) & (ratio > 0)])
-        turns["bias"].append(sides.margin[np.isfinite(sides.margin)])
     levels = (np.arange(_N_CANDIDATES) + 0.5) / _N_CANDIDATES
+    kinds: tuple[Literal["scale", "bias"], ...] = ("scale", "bias")
+    switches = {name: _switches(validation, name) for name in kinds if kind in ("any", name)}
     return [
-        [Calibration(name, float(value)) for value in np.unique(np.quantile(np.concatenate(values), levels))]
-        for name, values in turns.items()
-        if kind in ("any", name) and any(len(part) for part in values)
+        [Calibration(name, float(value)) for value in np.unique(np.quantile(values, levels))]
+        for name, values in switches.items()
+        if len(values)
     ]
+
+
+def _switches(splits: Sequence[SideScores], kind: Literal["scale", "bias"]) -> Floats:
+    """The values at which rows switch from their best seen to their best unseen class."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = [sides.margin if kind == "bias" else sides.best_unseen / sides.best_seen for sides in splits]
+    switches: Floats = np.concatenate(values)
+    return switches[np.isfinite(switches) & ((kind == "bias") | (switches > 0))]

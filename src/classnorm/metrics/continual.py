@@ -1,10 +1,10 @@
-r"""Scores of continual zero-shot learning, from the logits of one test set recorded after every task.
+r"""Scores of continual zero-shot learning, from the logits of one test set after every task.
 
 After task t of T the classes of tasks 1 … t are seen and the others unseen; all classes compete at every step.
 
 ===========  =========================================================================================
 mSA          :math:`\frac1T \sum_{t=1}^{T} S_t`, S on the seen classes' rows
-mUA          :math:`\frac1{T-1} \sum_{t=1}^{T-1} U_t`, U on the unseen classes' rows; after task T there are none
+mUA          :math:`\frac1{T-1} \sum_{t=1}^{T-1} U_t`, U on the unseen classes' rows; none after task T
 mH           :math:`\frac1{T-1} \sum_{t=1}^{T-1} H_t`
 mAUC         :math:`\frac1{T-1} \sum_{t=1}^{T-1} \mathrm{AUSUC}_t`
 mJA          :math:`\frac1T \sum_{t=1}^{T} J_t`, accuracy on all rows
@@ -30,7 +30,7 @@ __all__ = ["ContinualScores", "continual_scores"]
 
 @dataclass(frozen=True)
 class ContinualScores:
-    """Percentages, but for forgetting; NaN where a stream is too short for a score to be defined."""
+    """Percentages, except forgetting; NaN if the stream is too short for a score."""
 
     mSA: float  # noqa: N815
     mUA: float  # noqa: N815
@@ -39,7 +39,7 @@ class ContinualScores:
     mJA: float  # noqa: N815
     forgetting: float
     per_task: tuple[dict[str, float], ...]
-    """After each task: `seen`, `unseen`, `harmonic`, `ausuc`, `joint`, and `forgetting` up to there."""
+    """After each task: `seen`, `unseen`, `harmonic`, `ausuc`, `joint`, and `forgetting` so far."""
     matrix: npt.NDArray[np.float64]
     """[T, T], percent: row l, column j is the accuracy on task j after task l."""
 
@@ -57,10 +57,10 @@ def continual_scores(
     """Scores of a stream.
 
     Args:
-        logits_history: T arrays [n, n_classes], recorded after each task; or T + 1, the first before any task, which
-            no score looks at.
+        logits_history: T arrays [n, n_classes], one after each task; or T + 1, the first of them, before any task,
+            unused.
         labels: [n], index of the true class.
-        tasks: T arrays of class indices, in the order of learning; every class is in one of them.
+        tasks: T arrays of class indices, in the order of learning; every class is in exactly one.
         average: ``"class"`` (default) or ``"sample"``.
 
     >>> good = [[2.0, 1.0], [1.0, 2.0]]
@@ -87,12 +87,9 @@ def continual_scores(
     matrix = np.full((len(groups), len(groups)), np.nan)
     for step, logits in enumerate(history):
         scores: Any = np.asarray(logits)
-        seen = of_class <= step
-        gzsl = gzsl_scores(scores, index, seen, average)
+        gzsl = gzsl_scores(scores, index, of_class <= step, average)
         predictions = scores.argmax(axis=1)
-        for task in range(len(groups)):
-            rows = of_row == task
-            matrix[step, task] = accuracy(predictions[rows], index[rows], average)
+        matrix[step] = [accuracy(predictions[of_row == t], index[of_row == t], average) for t in range(len(groups))]
         record = {name: gzsl[name] for name in ("seen", "unseen", "harmonic", "ausuc")}
         record["joint"] = accuracy(predictions, index, average)
         record["forgetting"] = _forgetting(matrix[: step + 1, : step + 1])
@@ -114,9 +111,8 @@ def _mean(per_task: Sequence[dict[str, float]], name: str, steps: int) -> float:
 
 
 def _forgetting(matrix: npt.NDArray[np.float64]) -> float:
-    """Of the tasks so far, as a fraction; NaN after the first, which cannot have been forgotten."""
+    """Forgetting of the tasks so far, as a fraction; NaN after the first."""
     last = len(matrix) - 1
     if last == 0:
         return float("nan")
-    drops = [matrix[j:last, j].max() - matrix[last, j] for j in range(last)]
-    return float(np.mean(drops)) / 100.0
+    return float(np.mean([matrix[j:last, j].max() - matrix[last, j] for j in range(last)])) / 100.0

@@ -1,8 +1,8 @@
-r"""The seen–unseen curve and its area, exactly.
+r"""The exact seen–unseen curve and its area.
 
-Subtract λ from every seen score and let λ run from −∞ to ∞: S falls from its ceiling to 0, U rises from 0 to T1.
-Row i is given to a seen class just while :math:`\lambda < \delta_i`, its best seen minus its best unseen score. So the
-curve has a corner for each distinct δ, and sorting δ gives all of them.
+Subtract λ from every seen score and let λ go from −∞ to ∞: S falls from its maximum to 0, U rises from 0 to T1. Row i
+is assigned to a seen class while :math:`\lambda < \delta_i`, its best seen minus its best unseen score. The curve has
+a corner for each distinct δ, so sorting δ gives all of them.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ Integers = npt.NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class SideScores:
-    """What decides every seen-against-unseen question about a row: its best class on each side. All [n]."""
+    """The best class of each row on each side, which decides between seen and unseen. All [n]."""
 
     best_seen: Floats
-    """Highest seen score; −∞ where there is no seen class."""
+    """Highest seen score; −∞ if there is no seen class."""
     best_unseen: Floats
     seen_class: Integers
-    """The class that has it; −1 where there is none."""
+    """The class with that score; −1 if there is none."""
     unseen_class: Integers
     labels: Integers
     is_seen: npt.NDArray[np.bool_]
-    """Whether the row's own class is seen."""
+    """Whether the true class is seen."""
     average: Average = "class"
 
     @cached_property
     def weights(self) -> Floats:
-        """Weights of the rows within the side of their own class, adding up to 1 there."""
+        """Weights of the rows within the side of their true class; they sum to 1 on each side."""
         weights = np.zeros(len(self.labels))
         for side in (self.is_seen, ~self.is_seen):
             weights[side] = row_weights(self.labels[side], self.average)
@@ -56,13 +56,13 @@ class SideScores:
 
     @property
     def margin(self) -> Floats:
-        """δ, by how much the best seen class leads."""
+        """δ, the lead of the best seen class."""
         return self.best_seen - self.best_unseen
 
 
 @dataclass(frozen=True)
 class SeenUnseenCurve:
-    """Points between consecutive thresholds, in percent, from "all seen" to "all unseen"."""
+    """U and S in percent between consecutive thresholds, from "all seen" to "all unseen"."""
 
     thresholds: Floats  # [m], ascending; points[k] holds for thresholds[k-1] < λ < thresholds[k]
     seen: Floats  # [m + 1], non-increasing
@@ -77,7 +77,7 @@ class SeenUnseenCurve:
 
     @property
     def zsl(self) -> float:
-        """T1: where only unseen classes compete."""
+        """T1: only unseen classes compete."""
         return float(self.unseen[-1])
 
     @property
@@ -90,7 +90,7 @@ class SeenUnseenCurve:
 def side_scores(
     logits: npt.ArrayLike, labels: npt.ArrayLike, seen_mask: npt.ArrayLike, average: Average = "class"
 ) -> SideScores:
-    """Reduce [n, n_classes] logits to the best class of each side. Arguments as `gzsl_scores`."""
+    """Reduce [n, n_classes] logits to the best class of each side. Arguments as in `gzsl_scores`."""
     scores, index, seen = check_scores(logits, labels, seen_mask)
     best_seen, seen_class = _best(scores, np.flatnonzero(seen))
     best_unseen, unseen_class = _best(scores, np.flatnonzero(~seen))
@@ -108,7 +108,7 @@ def _best(
 
 
 def curve_of(sides: SideScores) -> SeenUnseenCurve:
-    """The curve from the best class of each side alone."""
+    """The curve from the best class of each side."""
     corners, position = np.unique(sides.margin, return_inverse=True)
     lost = np.bincount(position, sides.weights * (sides.is_seen & sides.seen_right), minlength=len(corners))
     won = np.bincount(position, sides.weights * (~sides.is_seen & sides.unseen_right), minlength=len(corners))
@@ -118,7 +118,7 @@ def curve_of(sides: SideScores) -> SeenUnseenCurve:
         seen = np.full_like(seen, np.nan)
     if sides.is_seen.all():
         unseen = np.full_like(unseen, np.nan)
-    # A corner at ±∞ belongs to rows with classes on one side only, which never turn: no λ lies beyond it.
+    # A corner at ±∞ belongs to rows with classes on one side only, which never switch: no λ is beyond it.
     reached = np.ones(len(seen), dtype=bool)
     reached[:-1] &= corners != -np.inf
     reached[1:] &= corners != np.inf
@@ -128,7 +128,7 @@ def curve_of(sides: SideScores) -> SeenUnseenCurve:
 def seen_unseen_curve(
     logits: npt.ArrayLike, labels: npt.ArrayLike, seen_mask: npt.ArrayLike, average: Average = "class"
 ) -> SeenUnseenCurve:
-    """U against S as the seen scores are lowered, exactly. Arguments as `gzsl_scores`.
+    """The exact curve of U against S as the seen scores are lowered. Arguments as in `gzsl_scores`.
 
     >>> curve = seen_unseen_curve([[3.0, 1.0], [2.0, 1.0]], labels=[0, 1], seen_mask=[True, False])
     >>> curve.thresholds.tolist(), curve.seen.tolist(), curve.unseen.tolist()
@@ -138,7 +138,7 @@ def seen_unseen_curve(
 
 
 def ausuc(logits: npt.ArrayLike, labels: npt.ArrayLike, seen_mask: npt.ArrayLike, average: Average = "class") -> float:
-    """Area under the seen–unseen curve in percent. Arguments as `gzsl_scores`.
+    """Area under the seen–unseen curve in percent. Arguments as in `gzsl_scores`.
 
     >>> ausuc([[3.0, 1.0], [2.0, 1.0]], labels=[0, 1], seen_mask=[True, False])
     100.0

@@ -1,7 +1,7 @@
-r"""Probabilities from scores, by one temperature, and how far they can be trusted.
+r"""Probabilities from scores by temperature scaling, and their calibration error.
 
-A softmax of raw scores ranks classes well but is too sure or too timid by a common factor. Temperature scaling divides
-all scores by T, fitted on validation rows: no prediction changes, only how sure it is said to be.
+A softmax of raw scores ranks classes well but is over- or underconfident by a common factor. Temperature scaling
+divides all scores by T, fitted on validation rows; it changes the confidence of predictions, not the predictions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["expected_calibration_error", "fit_temperature", "softmax"]
 
 Floats = npt.NDArray[np.float64]
 
-_RANGE = 100.0  # the temperature lies within this factor of the scores' own spread
+_RANGE = 100.0  # the temperature is within this factor of the spread of the scores
 
 
 def softmax(scores: npt.ArrayLike, temperature: float = 1.0) -> Floats:
@@ -37,12 +37,12 @@ def softmax(scores: npt.ArrayLike, temperature: float = 1.0) -> Floats:
 def fit_temperature(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     r"""The T that minimises the negative log-likelihood :math:`-\frac1n \sum_i \log p_{i, y_i}` of `softmax`.
 
-    The likelihood has a single optimum in 1/T. It may lie at infinity (every row right: any lower T is better), so T
-    stays within a factor of 100 of the mean lead of a row's best score over its average one. Where there is nothing to
-    fit, no rows or no differences between scores, it is 1.
+    The likelihood has a single optimum in 1/T. It may be at infinity (if every row is right, any lower T is better), so
+    T stays within a factor of 100 of the mean difference between a row's best and average score. T is 1 if there is
+    nothing to fit: no rows, or no differences between scores.
 
     Args:
-        scores: [n, n_classes], calibrated if a calibration is wanted.
+        scores: [n, n_classes], calibrated or not.
         labels: [n], index of the true class.
 
     >>> round(fit_temperature([[2.0, 0.0]] * 4, labels=[0, 0, 0, 1]), 3)  # 2 / log 3: three of four are right
@@ -57,22 +57,22 @@ def fit_temperature(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     if not (np.isfinite(spread) and spread > 0):
         return 1.0
     table /= spread
-    own = table[np.arange(len(index)), index]
+    true = table[np.arange(len(index)), index]
 
     def loss(log_temperature: float) -> float:
         beta = np.exp(-log_temperature)
-        return float(np.mean(logsumexp(beta * table, axis=1) - beta * own))
+        return float(np.mean(logsumexp(beta * table, axis=1) - beta * true))
 
     limit = float(np.log(_RANGE))
-    found = minimize_scalar(loss, bounds=(-limit, limit), method="bounded", options={"xatol": 1e-5})
-    return spread * float(np.exp(found.x))
+    optimum = minimize_scalar(loss, bounds=(-limit, limit), method="bounded", options={"xatol": 1e-5})
+    return spread * float(np.exp(optimum.x))
 
 
 def expected_calibration_error(probabilities: npt.ArrayLike, labels: npt.ArrayLike, bins: int = 15) -> float:
     r"""ECE :math:`= \sum_b \frac{|B_b|}{n} \, |\mathrm{acc}(B_b) - \mathrm{conf}(B_b)|`, a fraction between 0 and 1.
 
-    Rows are put into `bins` intervals of equal width by the probability of their best class; acc is the share of right
-    rows in a bin, conf the mean of that probability. NaN without rows.
+    Bins are intervals of equal width of the probability of the best class; acc is the share of correct rows in a bin,
+    conf the mean of that probability. NaN without rows.
 
     Args:
         probabilities: [n, n_classes].
@@ -92,9 +92,7 @@ def expected_calibration_error(probabilities: npt.ArrayLike, labels: npt.ArrayLi
 
 
 def _check(scores: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Both as arrays, scores in double precision."""
     table: Floats = np.asarray(scores, dtype=np.float64)
     if table.ndim != 2:
         raise ValueError(f"scores must be [n, n_classes], not {table.shape}")
-    _, index, _ = check_scores(table, labels, np.ones(table.shape[1], dtype=bool))
-    return table, index
+    return table, check_scores(table, labels, np.ones(table.shape[1], dtype=bool))[1]

@@ -1,4 +1,4 @@
-"""Strategies against forgetting, one file each."""
+"""Strategies against forgetting, one per file, and their registry."""
 
 from classnorm.continual.strategies.agem import AGEM, AGEMConfig
 from classnorm.continual.strategies.analytic import Analytic, AnalyticConfig
@@ -10,6 +10,7 @@ from classnorm.continual.strategies.multitask import Multitask
 from classnorm.continual.strategies.replay import Replay
 from classnorm.continual.strategies.sequential import Sequential
 from classnorm.continual.strategies.strategy import GradientStrategy, Strategy, StreamProblem
+from classnorm.errors import unknown_name
 from classnorm.plugins import plugins
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "MemoryConfig",
     "Strategy",
     "StreamProblem",
+    "strategy_named",
 ]
 
 STRATEGIES: dict[str, type[Strategy]] = {
@@ -36,3 +38,9 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "analytic": Analytic,
 }
 STRATEGIES.update(plugins("classnorm.strategies", type))
+
+
+def strategy_named(name: str) -> type[Strategy]:
+    if name not in STRATEGIES:
+        raise unknown_name("strategy", name, STRATEGIES)
+    return STRATEGIES[name]

@@ -1,4 +1,4 @@
-"""A-GEM: a step never raises, to first order, the loss on a memory of earlier tasks.
+"""A-GEM: to first order, no step increases the loss on a memory of earlier tasks.
 
 Chaudhry et al.: Efficient Lifelong Learning with A-GEM, ICLR 2019.
 """
@@ -18,10 +18,10 @@ __all__ = ["AGEM", "AGEMConfig", "project_"]
 
 @dataclass(frozen=True, kw_only=True)
 class AGEMConfig(MemoryConfig):
-    """As in the authors' release."""
+    """Defaults of the authors' release."""
 
     memory_batch: int = 128
-    """Remembered rows whose gradient is the reference of a step."""
+    """Remembered rows that give the reference gradient of a step."""
 
 
 class AGEM(MemoryStrategy):
@@ -40,14 +40,12 @@ class AGEM(MemoryStrategy):
 
 @torch.no_grad()
 def project_(gradients: Sequence[Tensor], reference: Sequence[Tensor]) -> None:
-    r"""In place, :math:`g \leftarrow g - \frac{\min(g^\top r, 0)}{r^\top r} r`: no part of it points against r."""
-    dot = sum_of_products(gradients, reference)
-    square = sum_of_products(reference, reference)
-    factor = dot.clamp(max=0.0) / square.clamp(min=torch.finfo(square.dtype).tiny)
+    r"""In place, :math:`g \leftarrow g - \frac{\min(g^\top r, 0)}{r^\top r} r`: no component of g opposes r."""
+    square = _dot(reference, reference)
+    factor = _dot(gradients, reference).clamp(max=0.0) / square.clamp(min=torch.finfo(square.dtype).tiny)
     for gradient, part in zip(gradients, reference, strict=True):
         gradient.addcmul_(part, factor, value=-1.0)
 
 
-def sum_of_products(one: Sequence[Tensor], other: Sequence[Tensor]) -> Tensor:
-    """The dot product of two vectors that come in pieces."""
-    return torch.stack([torch.dot(a.flatten(), b.flatten()) for a, b in zip(one, other, strict=True)]).sum()
+def _dot(x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
+    return torch.stack([torch.dot(a.flatten(), b.flatten()) for a, b in zip(x, y, strict=True)]).sum()

@@ -1,8 +1,8 @@
-"""Analytic: kernel prototypes in closed form, from sums that add up over tasks. It stores no row and takes no step.
+"""Analytic: kernel prototypes in closed form, from sums over all tasks. It stores no rows and takes no gradient steps.
 
-After every task the model is the one that the recipe `closed-form` of the method `kernel` fits on all rows so far with
-the same settings. It does not depend on the order of the tasks, so nothing is forgotten; later classes change the
-geometry, for all classes alike.
+After every task the model equals the recipe `closed-form` of the method `kernel` fitted on all rows so far with the
+same settings. It does not depend on the order of the tasks, so nothing is forgotten; later classes change the geometry
+for all classes alike.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.continual.config import StreamConfig
+from classnorm.continual.grid import Grid
 from classnorm.continual.model import Learner
+from classnorm.continual.record import strip_prefix
 from classnorm.continual.strategies.strategy import Strategy, StreamProblem
 from classnorm.errors import ConfigError
 from classnorm.methods.kernel import DescriptorKernel, KernelConfig, KernelModel, build, solve
@@ -26,33 +28,33 @@ from classnorm.progress import OnProgress, Progress
 
 __all__ = ["Analytic", "AnalyticConfig", "KernelLearner"]
 
-_BLOCK = 4096  # rows that are added at once
+_BLOCK = 4096  # rows added at once
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnalyticConfig(StreamConfig, GeometryConfig):
-    """The settings of the method `kernel` that its closed form has; all but `length` have the same defaults."""
+    """Settings of the method `kernel` in closed form; all but `length` have the same defaults."""
 
     ridge: float = KernelConfig.ridge
     """Penalty of the regression from descriptors to class means."""
     spread: float = KernelConfig.spread
     """Descriptors are divided by their standard deviation over the seen classes to this power."""
     bandwidth: float = KernelConfig.bandwidth
-    """Of the Gaussian kernel, times the median squared distance of two seen classes."""
+    """Bandwidth of the Gaussian kernel, relative to the median squared distance of two seen classes."""
     length: float = 1.0
-    """Prototypes are divided by their length to this power; above 1, classes unlike the seen ones gain: too much where
-    few classes are seen yet."""
+    """Prototypes are divided by their length to this power; above 1 it favours classes unlike the seen ones, too much
+    while few classes are seen."""
     blocks: str = ""
-    """Sizes of the parts of a descriptor that get kernels of their own; empty is one kernel for all."""
+    """Sizes of the parts of a descriptor that get separate kernels; empty is one kernel for all."""
     landmarks: int = KernelConfig.landmarks
-    """Seen classes that span the kernel's feature space; where there are more, these many are drawn by the seed."""
+    """Maximum number of seen classes that span the kernel's feature space; more are subsampled by the seed."""
 
     def check(self) -> None:
         StreamConfig.check(self)
         self.kernel().check()
 
     def kernel(self) -> KernelConfig:
-        """The same settings, for the method."""
+        """The same settings for the method."""
         names = [field.name for field in fields(AnalyticConfig) if field.name != "bias"]
         return KernelConfig(**{name: getattr(self, name) for name in names}, closed_form=True)
 
@@ -76,30 +78,27 @@ class KernelLearner(Learner):
 
     def restore(self, weights: Mapping[str, Tensor]) -> None:
         device = self.model.coefficients.device
-        own = {name.removeprefix("model."): value for name, value in weights.items()}
-        self.model = build(self.config, self.d_a, self.d_z, own).to(device)
+        self.model = build(self.config, self.d_a, self.d_z, strip_prefix("model.", weights)).to(device)
         super().restore(weights)
 
 
 class Analytic(Strategy):
-    """Adds up count, sum and products of the powered features, and sum and count of each class; then solves."""
+    """Accumulates the count, sum and products of the powered features and the sum and count of each class; solves."""
 
     Config: ClassVar[type[AnalyticConfig]] = AnalyticConfig
+    grid = Grid({"ridge": (0.01, 0.03, 0.1, 0.3), "length": (1.0, 1.3)}, bias=True)
     config: AnalyticConfig
 
     def __init__(self, problem: StreamProblem, config: AnalyticConfig) -> None:
         super().__init__(problem, config)
         assert isinstance(problem.learner, KernelLearner)
         self.learner = problem.learner
-        d_z = problem.learner.d_z
-        self.moments = FeatureMoments(d_z, config.power, len(problem.descriptors))
+        self.moments = FeatureMoments(self.learner.d_z, config.power, len(problem.descriptors))
 
     @classmethod
     def new_learner(cls, config: AnalyticConfig, d_a: int, d_z: int, seed: int, encoder: nn.Module | None) -> Learner:
         if encoder is not None:
-            raise ConfigError(
-                "strategy analytic learns from features, which no encoder may change; leave out `encoder`"
-            )
+            raise ConfigError("strategy analytic learns from features and trains no encoder; leave out `encoder`")
         return KernelLearner(config, d_a, d_z)
 
     def learn(self, task: int, progress: OnProgress | None) -> list[float]:
@@ -112,11 +111,11 @@ class Analytic(Strategy):
 
     @torch.no_grad()
     def _solve(self) -> float:
-        """Replace the learner's model; the mean of 1 − cos between the prototypes and the means of the classes."""
+        """Replace the learner's model; return the mean of 1 − cos between prototypes and class means."""
         seen = self.moments.counts.nonzero()[:, 0]
         if len(seen) < 2:
             raise ConfigError(f"the tasks so far have training rows of {len(seen)} class; make the first task larger")
-        seen = seen[self.problem.classes[seen].argsort()]  # as in the dataset: nothing depends on the order of learning
+        seen = seen[self.problem.classes[seen].argsort()]  # the order of tasks has no effect
         descriptors = self.problem.descriptors.cpu()[seen]
         moments = self.moments.of_classes(seen)
         model = solve(self.learner.config, descriptors, moments, self.problem.seed).eval()

@@ -1,4 +1,4 @@
-"""EWC-online: weights that the likelihood of earlier tasks depends on are held fast.
+"""EWC-online: penalizes changes of weights that the likelihood of earlier tasks depends on.
 
 Schwarz et al.: Progress & Compress, ICML 2018, after Kirkpatrick et al.: Overcoming catastrophic forgetting in neural
 networks, PNAS 2017.
@@ -11,19 +11,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from classnorm.continual.strategies.importance import ImportanceConfig, ImportanceStrategy, mean_over_gradients
+from classnorm.continual.strategies.importance import ImportanceConfig, ImportanceStrategy
+from classnorm.continual.strategies.strategy import GradientStrategy
 
 __all__ = ["EWC", "EWCConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EWCConfig(ImportanceConfig):
-    """As in the authors' release."""
+    """Defaults of the authors' release."""
 
     penalty: float = 10.0
-    """Weight of the penalty Σ importance · (weight − weight after the last task)²."""
     decay: float = 0.99
-    """Factor of the importances so far when those of a new task are added."""
 
 
 class EWC(ImportanceStrategy):
@@ -31,15 +30,10 @@ class EWC(ImportanceStrategy):
     of the true labels, scaled to [0, 1] over all weights; F ← decay · F + F_t."""
 
     Config = EWCConfig
+    grid = GradientStrategy.grid.extended(penalty=(1.0, 10.0, 100.0))
 
     def task_importance(self, task: int) -> list[Tensor]:
-        fisher = mean_over_gradients(
-            list(self.parameters.values()),
-            lambda rows: self.cross_entropy(task, rows, self.classes(task)),
-            torch.square,
-            self.problem.rows[task],
-            self.config.importance_batch,
-        )
+        fisher = self.mean_gradients(task, lambda rows: self.loss(task, rows), torch.square)
         low = torch.stack([part.min() for part in fisher]).min()
         high = torch.stack([part.max() for part in fisher]).max()
         spread = torch.where(high > low, high - low, 1.0)

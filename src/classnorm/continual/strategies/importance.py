@@ -1,4 +1,4 @@
-"""Weights by importance: what EWC and MAS share."""
+"""Penalties weighted by the importance of each weight, shared by EWC and MAS."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from classnorm.continual.config import ContinualConfig
+from classnorm.continual.record import add_prefix, strip_prefix
 from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
 
 __all__ = ["ImportanceConfig", "ImportanceStrategy", "mean_over_gradients"]
@@ -17,14 +18,14 @@ __all__ = ["ImportanceConfig", "ImportanceStrategy", "mean_over_gradients"]
 
 @dataclass(frozen=True, kw_only=True)
 class ImportanceConfig(ContinualConfig):
-    """How much the weights of earlier tasks are held fast."""
+    """Strength of the penalty. Subclasses have the defaults of the authors' releases."""
 
     penalty: float
     """Weight of the penalty Σ importance · (weight − weight after the last task)²."""
     decay: float
-    """Factor of the importances so far when those of a new task are added."""
+    """Factor applied to the importances so far before those of a new task are added."""
     importance_batch: int = 8
-    """Rows whose mean gradient is taken at once for the importances; 1 is exact and slow."""
+    """Rows per gradient when importances are computed; 1 is exact and slow."""
 
     def check(self) -> None:
         super().check()
@@ -33,7 +34,7 @@ class ImportanceConfig(ContinualConfig):
 
 
 class ImportanceStrategy(GradientStrategy):
-    """A quadratic penalty that holds each weight at its last value, by its importance for the tasks so far."""
+    """A quadratic penalty on changes of each weight, by its importance for the tasks so far."""
 
     config: ImportanceConfig
 
@@ -44,10 +45,17 @@ class ImportanceStrategy(GradientStrategy):
 
     @abstractmethod
     def task_importance(self, task: int) -> list[Tensor]:
-        """Of each parameter, for the task just learnt."""
+        """Importance of each parameter for the task just learnt."""
+
+    def mean_gradients(
+        self, task: int, value: Callable[[Tensor], Tensor], measure: Callable[[Tensor], Tensor]
+    ) -> list[Tensor]:
+        """`mean_over_gradients` of the trained parameters over the rows of a task."""
+        parameters = list(self.parameters.values())
+        return mean_over_gradients(parameters, value, measure, self.problem.rows[task], self.config.importance_batch)
 
     def after_backward(self, task: int) -> None:
-        """The penalty enters as its gradient: its value is of no use, and costs as much again."""
+        """Add the gradient of the penalty; its value is not needed and would cost as much again."""
         if not self.importance:
             return
         for name, parameter in self.parameters.items():
@@ -63,13 +71,11 @@ class ImportanceStrategy(GradientStrategy):
         self.anchor = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
 
     def state(self) -> dict[str, Tensor]:
-        return {f"importance.{name}": value for name, value in self.importance.items()} | {
-            f"anchor.{name}": value for name, value in self.anchor.items()
-        }
+        return add_prefix("importance.", self.importance) | add_prefix("anchor.", self.anchor)
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        for part, kept in (("importance.", self.importance), ("anchor.", self.anchor)):
-            kept |= {name.removeprefix(part): value for name, value in state.items() if name.startswith(part)}
+        self.importance = strip_prefix("importance.", state)
+        self.anchor = strip_prefix("anchor.", state)
 
 
 def mean_over_gradients(
@@ -79,11 +85,11 @@ def mean_over_gradients(
     rows: Tensor,
     batch_size: int,
 ) -> list[Tensor]:
-    """Mean over the rows of `measure` of the gradient of `value`, batch by batch.
+    """Mean over batches of `measure` of the gradient of `value`, weighted by the size of the batch.
 
     Args:
         value: rows [b] → scalar, itself a mean over the rows.
-        measure: what a gradient becomes before the mean, elementwise.
+        measure: elementwise function of a gradient.
     """
     totals = [torch.zeros_like(parameter) for parameter in parameters]
     for batch in torch.split(rows, batch_size):

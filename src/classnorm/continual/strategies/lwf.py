@@ -1,4 +1,4 @@
-"""LwF: on the current task's rows, the scores of earlier classes stay as the learner before the task gave them.
+"""LwF: keeps the scores that the previous learner gives to earlier classes, on the rows of the current task.
 
 Li, Hoiem: Learning without Forgetting, ECCV 2016.
 """
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.continual.config import ContinualConfig
+from classnorm.continual.record import add_prefix, strip_prefix
 from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
 from classnorm.nn import cosine_logits
 
@@ -22,12 +23,12 @@ __all__ = ["LwF", "LwFConfig"]
 
 @dataclass(frozen=True, kw_only=True)
 class LwFConfig(ContinualConfig):
-    """How strongly the earlier learner is followed."""
+    """Settings of the distillation."""
 
     temperature: float = 2.0
     """Divides the logits of both learners before they are compared."""
     distillation: float = 1.0
-    """Weight of the comparison; the loss of the task has weight 1."""
+    """Weight of the distillation loss; the loss of the task has weight 1."""
 
     def check(self) -> None:
         super().check()
@@ -36,7 +37,7 @@ class LwFConfig(ContinualConfig):
 
 
 class LwF(GradientStrategy):
-    """Adds distillation · T² · KL(earlier ‖ current), over the classes of earlier tasks."""
+    """Adds distillation · T² · KL(previous ‖ current), over the classes of earlier tasks."""
 
     Config = LwFConfig
     config: LwFConfig
@@ -44,9 +45,9 @@ class LwF(GradientStrategy):
     def __init__(self, problem: StreamProblem, config: LwFConfig) -> None:
         super().__init__(problem, config)
         self.encoder: nn.Module = problem.learner.encoder
-        """Of the learner before the task."""
+        """Encoder of the previous learner, before the current task."""
         self.prototypes: Tensor | None = None
-        """Of the classes it had seen; None before the first task."""
+        """Its prototypes of the classes seen by then; None before the first task."""
 
     def loss(self, task: int, rows: Tensor) -> Tensor:
         if self.prototypes is None:
@@ -56,14 +57,14 @@ class LwF(GradientStrategy):
         targets = self.problem.labels.index_select(0, rows) - start
         with torch.no_grad():
             features = self.encoder(self.problem.inputs.batch(rows))
-            earlier = cosine_logits(features, self.prototypes, self.config.gamma)
-        kept = F.kl_div(
+            previous = cosine_logits(features, self.prototypes, self.config.gamma)
+        divergence = F.kl_div(
             (logits[:, :start] / temperature).log_softmax(dim=1),
-            (earlier / temperature).log_softmax(dim=1),
+            (previous / temperature).log_softmax(dim=1),
             reduction="batchmean",
             log_target=True,
         )
-        return F.cross_entropy(logits[:, start:], targets) + self.config.distillation * temperature**2 * kept
+        return F.cross_entropy(logits[:, start:], targets) + self.config.distillation * temperature**2 * divergence
 
     @torch.no_grad()
     def after_task(self, task: int) -> None:
@@ -74,13 +75,10 @@ class LwF(GradientStrategy):
     def state(self) -> dict[str, Tensor]:
         if self.prototypes is None:
             return {}
-        encoder = {f"encoder.{name}": value for name, value in self.encoder.state_dict().items()}
-        return {"prototypes": self.prototypes, **encoder}
+        return {"prototypes": self.prototypes, **add_prefix("encoder.", self.encoder.state_dict())}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        if not state:
-            return
-        weights = dict(state)
-        self.prototypes = weights.pop("prototypes")
-        self.encoder = copy.deepcopy(self.problem.learner.encoder).eval()
-        self.encoder.load_state_dict({name.removeprefix("encoder."): value for name, value in weights.items()})
+        if state:
+            self.prototypes = state["prototypes"]
+            self.encoder = copy.deepcopy(self.problem.learner.encoder).eval()
+            self.encoder.load_state_dict(strip_prefix("encoder.", state))

@@ -1,4 +1,4 @@
-"""MAS-online: weights that the outputs are sensitive to are held fast, whatever the labels.
+"""MAS-online: penalizes changes of weights that the outputs are sensitive to, whatever the labels.
 
 Aljundi et al.: Memory Aware Synapses, ECCV 2018.
 """
@@ -10,31 +10,28 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from classnorm.continual.strategies.importance import ImportanceConfig, ImportanceStrategy, mean_over_gradients
+from classnorm.continual.strategies.importance import ImportanceConfig, ImportanceStrategy
+from classnorm.continual.strategies.strategy import GradientStrategy
 
 __all__ = ["MAS", "MASConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MASConfig(ImportanceConfig):
-    """As in the authors' release."""
+    """Defaults of the authors' release."""
 
     penalty: float = 1e-4
-    """Weight of the penalty Σ importance · (weight − weight after the last task)²."""
     decay: float = 0.95
-    """Factor of the importances so far when those of a new task are added."""
 
 
 class MAS(ImportanceStrategy):
     """Importance is the mean magnitude of the gradient of the outputs' squared norm; Ω ← decay · Ω + Ω_t."""
 
     Config = MASConfig
+    grid = GradientStrategy.grid.extended(penalty=(1e-4, 1e-2, 1.0))
 
     def task_importance(self, task: int) -> list[Tensor]:
-        return mean_over_gradients(
-            list(self.parameters.values()),
-            lambda rows: self.logits(task, rows, self.classes(task)).square().sum(dim=1).mean(),
-            torch.abs,
-            self.problem.rows[task],
-            self.config.importance_batch,
-        )
+        def squared_norm(rows: Tensor) -> Tensor:
+            return self.logits(task, rows, self.classes(task)).square().sum(dim=1).mean()
+
+        return self.mean_gradients(task, squared_norm, torch.abs)

@@ -1,4 +1,4 @@
-"""A memory of a few training rows of every class: what A-GEM and experience replay share."""
+"""A memory of a few training rows per class, shared by A-GEM and experience replay."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["MemoryConfig", "MemoryStrategy"]
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryConfig(ContinualConfig):
-    """Size of the memory and what is drawn from it."""
+    """Size of the memory and of the batches drawn from it."""
 
     memory_per_class: int = 10
-    """Training rows of each class that are remembered."""
+    """Training rows to remember per class."""
     memory_batch: int = 32
     """Remembered rows per step."""
 
@@ -29,7 +29,7 @@ class MemoryConfig(ContinualConfig):
 
 
 class MemoryStrategy(GradientStrategy):
-    """Remembers some rows of every task; what is kept is row numbers."""
+    """Remembers the row numbers of some rows of every task."""
 
     config: MemoryConfig
 
@@ -38,7 +38,7 @@ class MemoryStrategy(GradientStrategy):
         self.memory = problem.rows[0][:0]
 
     def remembered(self) -> Tensor:
-        """A random batch of the memory, or all of it where it is smaller."""
+        """A random batch of the memory, or all of it if it is smaller."""
         return self.shuffled(self.memory)[: self.config.memory_batch]
 
     def after_task(self, task: int) -> None:
@@ -46,7 +46,7 @@ class MemoryStrategy(GradientStrategy):
         labels = self.problem.labels[rows]
         rows = rows[labels.argsort(stable=True)]
         count = torch.bincount(labels)
-        first = (count.cumsum(0) - count).repeat_interleave(count)  # where the class of each row begins
+        first = (count.cumsum(0) - count).repeat_interleave(count)  # position of the first row of each row's class
         rank = torch.arange(len(rows), device=rows.device) - first
         self.memory = torch.cat([self.memory, rows[rank < self.config.memory_per_class]])
 

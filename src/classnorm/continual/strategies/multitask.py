@@ -1,4 +1,4 @@
-"""Multi-task: all data of the tasks so far at once, an upper bound that no continual learner is allowed."""
+"""Multi-task: trains on the data of all tasks so far, an upper bound that no continual learner is allowed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Multitask"]
 
 
 class Multitask(GradientStrategy):
-    """An epoch is a random sample of all rows so far, as many as the task has by itself: as many updates as others."""
+    """An epoch is a random sample of all rows so far, of the size of the task: other strategies take as many steps."""
 
     def rows(self, task: int, epoch: int) -> Tensor:
         self.reseed(task, epoch)

@@ -14,8 +14,8 @@ __all__ = ["Replay"]
 
 
 class Replay(MemoryStrategy):
-    """The batch and what is remembered are one batch, with a softmax over all classes seen so far: the memory is what
-    allows to tell classes of different tasks apart."""
+    """The batch and the remembered rows form one batch. Its softmax is over all classes seen so far, which the memory
+    makes possible."""
 
     Config = MemoryConfig
 

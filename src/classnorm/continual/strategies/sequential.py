@@ -1,4 +1,4 @@
-"""Sequential: fine-tuning on one task after another, nothing done against forgetting. What others are measured by."""
+"""Sequential: fine-tuning on one task after another, with no measure against forgetting. The baseline."""
 
 from classnorm.continual.strategies.strategy import GradientStrategy
 
@@ -6,4 +6,4 @@ __all__ = ["Sequential"]
 
 
 class Sequential(GradientStrategy):
-    """The common way, unchanged."""
+    """Plain SGD."""

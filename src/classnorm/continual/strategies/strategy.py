@@ -1,4 +1,4 @@
-"""What a strategy is, and the hooks by which those that take gradient steps differ."""
+"""The strategy contract, and the base class of strategies that train by SGD."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.continual.config import ContinualConfig, StreamConfig
+from classnorm.continual.grid import Grid
 from classnorm.continual.inputs import Inputs
 from classnorm.continual.model import Learner
 from classnorm.continual.stream import TaskStream
@@ -26,9 +27,9 @@ __all__ = ["GradientStrategy", "Strategy", "StreamProblem"]
 
 @dataclass(frozen=True, eq=False)
 class StreamProblem:
-    """A learner and the stream it learns, the classes numbered in the order of learning.
+    """A learner and the stream it learns, with classes numbered in the order of learning.
 
-    So the classes of a task, like those seen so far, are a range, and their descriptors a view instead of a copy.
+    The classes of a task, and those seen so far, are thus a range, and their descriptors a view instead of a copy.
     """
 
     learner: Learner
@@ -40,7 +41,7 @@ class StreamProblem:
     bounds: tuple[int, ...]
     """The classes of task t are bounds[t] … bounds[t + 1] − 1."""
     classes: Tensor
-    """[n_classes], the label that each has in the stream."""
+    """[n_classes], the label of each class in the stream."""
     rows: tuple[Tensor, ...]
     """Training rows of each task."""
     seed: int
@@ -62,9 +63,13 @@ class StreamProblem:
 
 
 class Strategy(ABC):
-    """A way to learn the tasks one after another."""
+    """Learns the tasks of a stream one after another."""
 
     Config: ClassVar[type[StreamConfig]]
+    grid: ClassVar[Grid | None] = None
+    """Settings that validation tasks choose by default; None if they cannot choose any."""
+    paper_grid: ClassVar[bool] = False
+    """Whether validation tasks can choose from the paper's grid, which varies settings of SGD."""
     config: StreamConfig
 
     def __init__(self, problem: StreamProblem, config: StreamConfig) -> None:
@@ -74,41 +79,44 @@ class Strategy(ABC):
     @classmethod
     @abstractmethod
     def new_learner(cls, config: Any, d_a: int, d_z: int, seed: int, encoder: nn.Module | None) -> Learner:
-        """What it trains, before the first task."""
+        """The learner before the first task."""
 
     @abstractmethod
     def learn(self, task: int, progress: OnProgress | None) -> list[float]:
-        """Learn a task (numbered from 0), reporting progress within it; the mean loss of each pass over its rows."""
+        """Learn a task (numbered from 0), report progress within it, and return the mean loss of each epoch."""
 
     def state(self) -> dict[str, Tensor]:
-        """What later tasks need besides the learner, for a checkpoint."""
+        """Tensors for a checkpoint: what later tasks need besides the learner."""
         return {}
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027 (nothing to put back is common)
-        """Put back what `state` gave, on the device of the problem."""
+    def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027 (many strategies have no state)
+        """Restore the tensors of `state`, which are on the device of the problem."""
 
 
 class GradientStrategy(Strategy):
-    """The common way to learn a task by SGD; a strategy overrides what it does differently.
+    """Trains each task by SGD; subclasses override the hooks in which they differ.
 
-    For each epoch of a task there are `rows`, and a step for each batch of them: `loss`, its gradient,
-    `after_backward`. With the task learnt comes `after_task`, in evaluation mode.
+    An epoch iterates over `rows` in batches; a step computes `loss`, its gradient, and calls `after_backward`. After
+    the last epoch comes `after_task`, in evaluation mode.
     """
 
     Config: ClassVar[type[ContinualConfig]] = ContinualConfig
+    # The paper's learning rates, and those that models with and without CN need on features.
+    grid: ClassVar[Grid] = Grid({"lr": (1e-4, 1e-3, 1e-2, 0.1, 1.0)}, refined=("lr",))
+    paper_grid = True
     config: ContinualConfig
 
     def __init__(self, problem: StreamProblem, config: ContinualConfig) -> None:
         super().__init__(problem, config)
         self.generator = torch.Generator()
-        """For every random choice. Seeded anew for each epoch, so that a resumed run makes the same ones."""
+        """Source of all random choices. Reseeded for each epoch, so that a resumed run makes the same ones."""
 
     @classmethod
     def new_learner(cls, config: ContinualConfig, d_a: int, d_z: int, seed: int, encoder: nn.Module | None) -> Learner:
         return Learner(config, d_a, d_z, seed, encoder)
 
     def learn(self, task: int, progress: OnProgress | None) -> list[float]:
-        """With an optimizer of its own: momentum from the task before would pull the wrong way."""
+        """Train with a new optimizer: momentum from the previous task would pull the wrong way."""
         config, learner = self.config, self.problem.learner
         parameters = list(self.parameters.values())
         training = config.training(task)
@@ -138,27 +146,27 @@ class GradientStrategy(Strategy):
 
     @property
     def parameters(self) -> dict[str, nn.Parameter]:
-        """What is trained, by name."""
+        """Trained parameters by name."""
         return {name: p for name, p in self.problem.learner.named_parameters() if p.requires_grad}
 
     def rows(self, task: int, epoch: int) -> Tensor:
-        """The rows of an epoch, in the order of learning."""
+        """Rows of an epoch, in the order of training."""
         self.reseed(task, epoch)
         return self.shuffled(self.problem.rows[task])
 
     def reseed(self, task: int, epoch: int) -> None:
-        """Make all that is drawn from here on depend on (seed, task, epoch) alone."""
+        """Make all later draws depend on (seed, task, epoch) alone."""
         seeded(self.problem.seed, task, epoch, generator=self.generator)
 
     def shuffled(self, rows: Tensor) -> Tensor:
         return rows[torch.randperm(len(rows), generator=self.generator).to(rows.device)]
 
     def classes(self, task: int) -> range:
-        """The classes of the softmax: the current task's."""
+        """Classes of the softmax: those of the current task."""
         return range(self.problem.bounds[task], self.problem.bounds[task + 1])
 
     def seen(self, task: int) -> range:
-        """The classes of this task and those before it."""
+        """Classes of the tasks up to this one."""
         return range(self.problem.bounds[task + 1])
 
     def logits(self, task: int, rows: Tensor, classes: range) -> Tensor:
@@ -176,7 +184,7 @@ class GradientStrategy(Strategy):
         return self.cross_entropy(task, rows, self.classes(task))
 
     def after_backward(self, task: int) -> None:
-        """Change the gradients of a step, before they are clipped."""
+        """Change the gradients of a step before they are clipped."""
 
     def after_task(self, task: int) -> None:
-        """Keep what later tasks need: the `state`."""
+        """Update what later tasks need: the `state`."""

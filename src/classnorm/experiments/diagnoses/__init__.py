@@ -1,1 +1,1 @@
-"""The paper's diagnostics as tasks of the engine, and as tables and plots of any dataset."""
+"""The paper's diagnostics for any dataset: tasks of the engine, tables and plots."""

@@ -40,8 +40,8 @@ def normality(statistics: Statistics, source: str = "Class descriptors") -> Arti
     )
 
 
-def _boxes(name: str, what: str, y_label: str, series: list[Series], lines_at: dict[str, float]) -> Plot:
-    title = f"Normality test per attribute: {what}"
+def _boxes(name: str, statistic: str, y_label: str, series: list[Series], lines_at: dict[str, float]) -> Plot:
+    title = f"Normality test per attribute: {statistic}"
     return Plot(f"normality-{name}", "boxes", title, "", y_label, series, log_y=True, lines_at=lines_at)
 
 

@@ -14,7 +14,7 @@ __all__ = ["mean_series", "rounded"]
 def mean_series(
     label: str, model: str, variant: str, runs: Sequence[Sequence[float]], start: int = 0, step: int = 1
 ) -> Series:
-    """The mean over seeds and the range of the seeds, as long as the shortest run."""
+    """Mean and range over seeds, up to the length of the shortest run."""
     length = min(map(len, runs))
     values = np.array([run[:length] for run in runs])
     x = [float(start + step * i) for i in range(length)]

@@ -1,4 +1,4 @@
-"""A diagnosis as a task of the engine: one function of `analysis` on one dataset, its numbers kept in a folder."""
+"""A diagnosis as a task of the engine: a function of `analysis` on a dataset, with its numbers stored in a folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is measured. Equal diagnoses give equal numbers."""
+    """A measurement. Equal diagnoses give equal numbers."""
 
     dataset: ZeroShotDataset
     kind: str
@@ -39,8 +39,8 @@ class Diagnosis:
 
     @cached_property
     def name(self) -> str:
-        document = [self.dataset.checksum, self.kind, self.config.as_dict(), self.settings]
-        return f"{self.kind}-{digest(document)[:16]}"
+        key = digest([self.dataset.checksum, self.kind, self.config.as_dict(), self.settings])
+        return f"{self.kind}-{key[:16]}"
 
     def run(self, folder: Path) -> None:
         numbers = _FUNCTIONS[self.kind](self.dataset, self.config, **self.settings)
@@ -57,7 +57,7 @@ Key = TypeVar("Key")
 def diagnose(
     tasks: Mapping[Key, Diagnosis], root: Path, engine: Engine, progress: OnProgress | None = None
 ) -> dict[Key, Any]:
-    """Run the diagnoses that are not finished in folders below `root`, and return the numbers of all."""
+    """Run the unfinished diagnoses in folders below `root`, and return the numbers of all."""
     failed = run_converging(list(tasks.values()), root, engine, progress)
     for task in tasks.values():
         if task.name in failed:

@@ -29,7 +29,7 @@ _VARIANTS = {"+NS +AN": {}, "−AN": _WITHOUT_AN, "−NS": _WITHOUT_NS, "−NS �
 def variance_tasks(
     label: str, dataset: ZeroShotDataset, *, seeds: int, iterations: int, width: int = 512
 ) -> dict[VarianceKey, Diagnosis]:
-    """A training for each of the paper's three models, four variants and `seeds` seeds."""
+    """A task for each of the paper's three models, four variants and each seed."""
     return {
         (label, model, variant, seed): Diagnosis(
             dataset, "variance", config.replace(hidden=width, **changes), {"seed": seed, "iterations": iterations}
@@ -41,7 +41,7 @@ def variance_tasks(
 
 
 def variance_curves(numbers: Mapping[VarianceKey, Any]) -> dict[str, Curves]:
-    """Curves of the variance between classes for each dataset."""
+    """Dataset → curves of the variance between classes."""
     curves: dict[str, Curves] = {}
     for (label, model, variant, _), values in numbers.items():
         curves.setdefault(label, {}).setdefault((model, variant), []).append(values["between"])
@@ -49,7 +49,7 @@ def variance_curves(numbers: Mapping[VarianceKey, Any]) -> dict[str, Curves]:
 
 
 def variance_artifact(numbers: Mapping[VarianceKey, Any]) -> Artifact:
-    """Table, plots and data from the numbers of `variance_tasks`, of one or several datasets."""
+    """Table and plots of the numbers of `variance_tasks`, for one or several datasets."""
     datasets = variance_curves(numbers)
     rows = [
         [label, f"{model} {variant}", *(f"{value:.3g}" for value in _summary(runs))]

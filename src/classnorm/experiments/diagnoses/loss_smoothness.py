@@ -23,7 +23,7 @@ Curves = dict[str, dict[str, list[Sequence[float]]]]
 def smoothness_tasks(
     label: str, dataset: ZeroShotDataset, *, seeds: int, iterations: int, every: int, width: int
 ) -> dict[SmoothnessKey, Diagnosis]:
-    """A training for each of `analysis.SMOOTHNESS_MODELS` and `seeds` seeds."""
+    """A task for each of `analysis.SMOOTHNESS_MODELS` and each seed."""
     config = reference(dataset).replace(hidden=width)
     return {
         (label, model, seed): Diagnosis(
@@ -50,12 +50,10 @@ def mean_gradient_norms(numbers: Mapping[SmoothnessKey, Sequence[float]]) -> dic
 
 
 def smoothness_artifact(numbers: Mapping[SmoothnessKey, Sequence[float]], every: int) -> Artifact:
-    """Table, plots and data from the numbers of `smoothness_tasks`, of one or several datasets."""
+    """Table and plots of the numbers of `smoothness_tasks`, for one or several datasets."""
     models = analysis.SMOOTHNESS_MODELS
-    rows = [
-        [label, *(f"{mean(norms[model]):.2e}" for model in models)]
-        for label, norms in mean_gradient_norms(numbers).items()
-    ]
+    norms = mean_gradient_norms(numbers)
+    rows = [[label, *(f"{mean(norms[label][model]):.2e}" for model in models)] for label in norms]
     return Artifact(
         "smoothness",
         "Smoothness of the loss surface",
