@@ -39,7 +39,7 @@ def test_synthetic_takes_its_settings_from_the_name() -> None:
 
 def test_a_name_that_is_nothing_says_what_may_be_given(tmp_path: Path) -> None:
     with pytest.raises(
-        DataError, match=r"nothing: no such dataset; give glyphs, glyphs-light, a folder .*or an \.npz bundle"
+        DataError, match=r"nothing: no such dataset; use glyphs, glyphs-light, a folder .*or an \.npz bundle"
     ):
         load(tmp_path / "nothing")
 
