@@ -35,5 +35,5 @@ def test_a_join_takes_order_labels_and_split_of_the_dataset_and_drops_what_eithe
 
 def test_a_join_of_strangers_is_refused(cub: Path) -> None:
     stranger = dataset(["a/b.jpg", "c/d.jpg"], [0, 1], ["a", "c"], train=[0], unseen=[1])
-    with pytest.raises(DataError, match=r"none of the 4 images is in data, which has files such as a/b\.jpg"):
+    with pytest.raises(DataError, match=r"none of the 4 images is one of data's, such as a/b\.jpg"):
         find_images(cub).like(stranger)

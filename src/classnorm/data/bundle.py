@@ -103,30 +103,22 @@ def texts(array: npt.NDArray[Any]) -> list[str]:
     return [text.decode() if isinstance(text, bytes) else str(text) for text in array.reshape(-1).tolist()]
 
 
-def _holds_objects(path: Path, key: str) -> DataError:
-    return DataError(
-        f"{path}: the array {key!r} holds Python objects, which are never loaded; "
-        "save numbers as numbers and names with np.array(names, dtype=str)"
-    )
-
-
 def _mapped(path: Path, key: str, archive: Any) -> npt.NDArray[Any]:
     """Return an array of the archive; memory-mapped if it is uncompressed and at least 1 MB."""
     info = archive.zip.getinfo(f"{key}.npy" if f"{key}.npy" in archive.zip.namelist() else key)
+    with archive.zip.open(info) as entry:
+        version = np.lib.format.read_magic(entry)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read_header(entry)
+        header_length = entry.tell()
+    if dtype.hasobject:
+        raise DataError(
+            f"{path}: the array {key!r} holds Python objects, which are never loaded; "
+            "save numbers as numbers and names with np.array(names, dtype=str)"
+        )
     if info.compress_type != zipfile.ZIP_STORED or info.file_size < 1 << 20:
-        try:
-            return np.asarray(archive[key])
-        except ValueError as error:
-            if "pickle" not in str(error).lower():
-                raise
-            raise _holds_objects(path, key) from error
+        return np.asarray(archive[key])
     with path.open("rb") as file:
         file.seek(info.header_offset + 26)  # local header: lengths of the name and the extra field
-        name_length, extra_length = np.frombuffer(file.read(4), dtype="<u2")
-        file.seek(info.header_offset + 30 + int(name_length) + int(extra_length))
-        version = np.lib.format.read_magic(file)
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read_header(file)
-        if dtype.hasobject:
-            raise _holds_objects(path, key)
-        return np.memmap(path, dtype=dtype, mode="r", offset=file.tell(), shape=shape, order="F" if fortran else "C")
+        offset = info.header_offset + 30 + int(np.frombuffer(file.read(4), dtype="<u2").sum()) + header_length
+    return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order="F" if fortran else "C")

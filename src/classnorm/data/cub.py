@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +11,6 @@ from classnorm.data.image_table import ImageTable
 from classnorm.errors import DataError
 
 __all__ = ["read_cub", "read_cub_classes", "read_cub_split"]
-
-_ATTRIBUTES = Path("attributes") / "class_attribute_labels_continuous.txt"
 
 
 def read_cub(root: Path) -> ImageTable:
@@ -47,8 +44,16 @@ def read_cub(root: Path) -> ImageTable:
 def read_cub_classes(root: Path) -> tuple[tuple[str, ...], npt.NDArray[np.float32] | None]:
     """Read the class names of CUB's folder, and their attributes [n_classes, d_a] if present."""
     names = tuple(_numbered(root / "classes.txt").values())
-    path = root / _ATTRIBUTES
-    return names, _cub_attributes(path, len(names)) if path.is_file() else None
+    path = root / "attributes" / "class_attribute_labels_continuous.txt"
+    if not path.is_file():
+        return names, None
+    try:
+        table: npt.NDArray[np.float32] = np.loadtxt(path, dtype=np.float32, ndmin=2)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not a table of numbers ({error})") from error
+    if len(table) != len(names):
+        raise DataError(f"{path}: {len(table)} rows for {len(names)} classes; it must have one per class")
+    return names, table
 
 
 def read_cub_split(path: Path) -> list[tuple[str, str]]:
@@ -71,14 +76,3 @@ def _numbered(path: Path) -> dict[str, str]:
         if len(line) != 2:
             raise DataError(f"{path}: the line {' '.join(line)!r} is not of the form: number text")
     return {number: text.strip() for number, text in lines}
-
-
-def _cub_attributes(path: Path, n_classes: int) -> npt.NDArray[np.float32]:
-    """Read the attributes [n_classes, d_a], in the order of classes.txt."""
-    try:
-        table: npt.NDArray[Any] = np.loadtxt(path, dtype=np.float32, ndmin=2)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not a table of numbers ({error})") from error
-    if len(table) != n_classes:
-        raise DataError(f"{path}: {len(table)} rows for {n_classes} classes; it must have one per class in classes.txt")
-    return table

@@ -118,7 +118,10 @@ class ZeroShotDataset:
         ('okapi', [True, False, False])
         """
         where = where or name
-        names = _check_names(class_names, where)
+        names = tuple(map(str, class_names))
+        if len(names) < 2:
+            raise DataError(f"{where}: {len(names)} class names; at least 2 classes are needed")
+        check_distinct(names, where)
         table = check_descriptors(descriptors, names, where)
         matrix = check_features(features, where)
         n_rows = len(matrix)
@@ -137,7 +140,7 @@ class ZeroShotDataset:
             class_names=names,
             split=split,
             provenance=dict(provenance or {}),
-            image_files=None if image_files is None else tuple(str(file) for file in image_files),
+            image_files=None if image_files is None else tuple(map(str, image_files)),
             is_train=None if is_train is None else np.asarray(is_train, dtype=bool),
             images=images,
         )
@@ -302,14 +305,6 @@ def check_descriptors(descriptors: npt.ArrayLike, names: Sequence[str], where: s
     if len(zero):
         raise DataError(f"{where}: the descriptor of class {names[zero[0]]!r} is all zero; fill it in")
     return table
-
-
-def _check_names(class_names: Sequence[str], where: str) -> tuple[str, ...]:
-    names = tuple(str(name) for name in class_names)
-    if len(names) < 2:
-        raise DataError(f"{where}: {len(names)} class names; at least 2 classes are needed")
-    check_distinct(names, where)
-    return names
 
 
 def check_distinct(names: Iterable[str], where: str) -> None:

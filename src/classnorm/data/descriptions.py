@@ -102,9 +102,6 @@ def read_descriptions(source: str | Path, *, numbers: bool = False) -> Descripti
     - `.npz`, `.npy`: descriptors (see `read_descriptors`).
     - a folder with one folder per class, CUB's folder, a GBU folder or an `.npz` bundle: its class names or, if
       `numbers`, its attributes.
-
-    Raises:
-        DataError: the source cannot be read, or has no numbers although `numbers` is true.
     """
     path = Path(source)
     if path.is_dir():

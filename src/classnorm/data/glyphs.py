@@ -13,6 +13,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -298,21 +299,16 @@ def _render(preset: Preset) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]
         "images": images,
     }
     split = Split.from_masks(np.isin(labels, unseen), np.arange(len(labels)) >= len(label_parts[0]))
-    table = {"class_names": class_names, "image_files": files, "provenance": _provenance(preset)}
-    return arrays, table | {part: rows.tolist() for part, rows in split.parts.items()}
-
-
-def _provenance(preset: Preset) -> dict[str, str]:
-    import matplotlib
-
-    return {
+    provenance = {
         "features": f"hog, {preset.cell} px cells",
         "attributes": "unicode names",
         "split": f"glyphs v{VERSION}",
         # Pixels, and therefore the checksum, differ slightly between versions.
         "rendering": f"pillow {PIL.__version__}, freetype {pillow_features.version('freetype2')}",
-        "fonts": f"matplotlib {matplotlib.__version__}",
+        "fonts": f"matplotlib {version('matplotlib')}",
     }
+    table = {"class_names": class_names, "image_files": files, "provenance": provenance}
+    return arrays, table | {part: rows.tolist() for part, rows in split.parts.items()}
 
 
 def _write(folder: Path, preset: Preset) -> None:

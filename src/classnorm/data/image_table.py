@@ -97,7 +97,7 @@ class ImageTable:
         matched = np.flatnonzero(matches >= 0)
         if not len(matched):
             raise DataError(
-                f"{self.name}: none of the {len(self)} images is in {dataset.name}, which has files such as "
+                f"{self.name}: none of the {len(self)} images is one of {dataset.name}'s, such as "
                 f"{folder_and_file(dataset.image_files[0])}"
             )
         return replace(

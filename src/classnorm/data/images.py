@@ -20,14 +20,7 @@ from classnorm.data.cub import read_cub, read_cub_split
 from classnorm.data.image_table import Images, ImageTable, folder_and_file
 from classnorm.errors import DataError
 
-__all__ = [
-    "class_folders",
-    "find_images",
-    "image_signature",
-    "list_images",
-    "read_image_split",
-    "read_images",
-]
+__all__ = ["class_folders", "find_images", "image_signature", "list_images", "read_image_split", "read_images"]
 
 _SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
 

@@ -247,11 +247,11 @@ def is_header(cells: Sequence[str]) -> bool:
     return is_index or not any(map(is_number, cells))
 
 
-def is_number(text: str) -> bool:
+def is_number(cell: Any) -> bool:
     """Whether a cell contains a number."""
     try:
-        float(text)
-    except ValueError:
+        float(cell)
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 
@@ -269,9 +269,7 @@ def matrix(rows: Any, path: Path, names: list[str] | None = None) -> npt.NDArray
     except (TypeError, ValueError, OverflowError):
         for i, row in enumerate(rows):
             for value in row:
-                try:
-                    float(value)
-                except (TypeError, ValueError, OverflowError):
+                if not is_number(value):
                     shown = textwrap.shorten(repr(value), 60, placeholder="…")
                     hint = "; convert text to descriptors with `classnorm describe`" if names else ""
                     raise DataError(f"{path}: {_row(i, names)} contains {shown}, which is not a number{hint}") from None

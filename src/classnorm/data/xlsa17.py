@@ -21,6 +21,7 @@ __all__ = ["AttributesKey", "load_gbu", "read_mat", "read_splits", "save_gbu"]
 AttributesKey = Literal["att", "original_att"]
 
 _SPLITS = "att_splits.mat"
+_LOCATIONS = ("trainval_loc", "test_seen_loc", "test_unseen_loc")
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
@@ -74,10 +75,10 @@ def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey =
 def read_splits(folder: Path, attributes: AttributesKey = "att") -> tuple[list[str], npt.NDArray[Any], Split]:
     """Read `att_splits.mat`: class names, attributes [n_classes, d_a] and the split."""
     path = folder / _SPLITS
-    content = read_mat(path, [attributes, "allclasses_names", "trainval_loc", "test_seen_loc", "test_unseen_loc"])
+    content = read_mat(path, [attributes, "allclasses_names", *_LOCATIONS])
     names = _strings(content["allclasses_names"], path, "allclasses_names")
-    parts = (_locations(content[f"{key}_loc"], path, f"{key}_loc") for key in ("trainval", "test_seen", "test_unseen"))
-    return names, _by_rows(content[attributes], len(names), path, attributes), Split(*parts)
+    split = Split(*(_locations(content[key], path, key) for key in _LOCATIONS))
+    return names, _by_rows(content[attributes], len(names), path, attributes), split
 
 
 def save_gbu(dataset: ZeroShotDataset, folder: Path, features: str = "features") -> None:
@@ -94,9 +95,7 @@ def save_gbu(dataset: ZeroShotDataset, folder: Path, features: str = "features")
         "att": (dataset.descriptors / norms).T,
         "original_att": dataset.descriptors.T.astype(np.float64),
         "allclasses_names": np.array(dataset.class_names, dtype=object).reshape(-1, 1),
-        "trainval_loc": dataset.split.train.reshape(-1, 1) + 1.0,
-        "test_seen_loc": dataset.split.test_seen.reshape(-1, 1) + 1.0,
-        "test_unseen_loc": dataset.split.test_unseen.reshape(-1, 1) + 1.0,
+        **{key: rows.reshape(-1, 1) + 1.0 for key, rows in zip(_LOCATIONS, dataset.split.parts.values(), strict=True)},
     }
     for path, content in ((folder / f"{features}.mat", table), (folder / _SPLITS, splits)):
         with replacing(path) as temporary:
@@ -110,7 +109,7 @@ def read_mat(path: Path, keys: Sequence[str], optional: Sequence[str] = ()) -> d
     try:
         with path.open("rb") as file:
             is_hdf5 = _HDF5_MAGIC in file.read(1024)  # v7.3 is HDF5 behind a 512-byte MATLAB header
-        content = _read_v73(path, [*keys, *optional]) if is_hdf5 else _read_v5(path, [*keys, *optional])
+        content = (_read_v73 if is_hdf5 else scipy.io.loadmat)(path, variable_names=[*keys, *optional])
     except MemoryError:
         raise
     except Exception as error:  # scipy and h5py raise many types on a damaged file
@@ -123,17 +122,10 @@ def read_mat(path: Path, keys: Sequence[str], optional: Sequence[str] = ()) -> d
     return content
 
 
-def _read_v5(path: Path, keys: Sequence[str]) -> dict[str, Any]:
-    content = scipy.io.loadmat(path, variable_names=list(keys))
-    return {key: value for key, value in content.items() if not key.startswith("__")}
-
-
-def _read_v73(path: Path, keys: Sequence[str]) -> dict[str, Any]:
+def _read_v73(path: Path, variable_names: Sequence[str]) -> dict[str, Any]:
     content: dict[str, Any] = {}
     with h5py.File(path, "r") as file:
-        for key in keys:
-            if key not in file:
-                continue
+        for key in file.keys() & set(variable_names):
             data = file[key]
             if data.attrs.get("MATLAB_empty"):  # stores its shape instead of values
                 content[key] = np.zeros((0, 0))

@@ -85,11 +85,7 @@ def frozen_encoder(name: str, size: int | None = None, weights: str | Path | Non
 
 
 def recorded_encoder(record: Mapping[str, Any], weights: str | Path | None = None) -> Encoder:
-    """Load the encoder described by `record`, from `Encoder.record`.
-
-    Raises:
-        ModelError: the weights or the preprocessing differ from the record.
-    """
+    """Load the encoder described by `record`, from `Encoder.record`; weights and preprocessing must be the same."""
     encoder = frozen_encoder(record["name"], record["preprocessing"]["crop"], weights)
     same_encoder(encoder, record)
     return encoder
@@ -98,7 +94,7 @@ def recorded_encoder(record: Mapping[str, Any], weights: str | Path | None = Non
 def same_encoder(encoder: Encoder, record: Mapping[str, Any]) -> None:
     """Raise a `ModelError` unless `encoder` matches `record`, from `Encoder.record`."""
     if encoder.name != record["name"]:
-        raise ModelError(f"the features were made with the encoder {record['name']}, not {encoder.name}")
+        raise ModelError(f"encoder {encoder.name} is not the one that the features were made with, {record['name']}")
     if encoder.record()["sha256"] != record["sha256"]:
         raise ModelError(
             f"encoder {encoder.name} has other weights ({encoder.weights}) than when the features were made "
@@ -106,6 +102,6 @@ def same_encoder(encoder: Encoder, record: Mapping[str, Any]) -> None:
         )
     if json.loads(json.dumps(encoder.record()["preprocessing"])) != record["preprocessing"]:
         raise ModelError(
-            f"encoder {encoder.name} preprocesses images differently than when the features were made, at "
+            f"encoder {encoder.name} prepares images otherwise than when the features were made, at "
             f"{record['preprocessing']['crop']} px; leave out `encoder` and `size`"
         )

@@ -36,9 +36,6 @@ class ImageInputs:
             preprocessing: of the encoder; its `crop` is the size.
             device: device of the batches.
             cache: folder for the bytes, which are then memory-mapped instead of held in memory.
-
-        Raises:
-            DataError: an image cannot be read.
         """
         self.preprocessing = preprocessing
         self.device = torch.device(device)

@@ -13,7 +13,6 @@ import torch
 
 from classnorm.data import Split, ZeroShotDataset, load_bundle, save_bundle
 from classnorm.data.bundle import provenance_of, read_npz, texts
-from classnorm.data.dataset import IntArray
 from classnorm.data.descriptions import Descriptions, match_names, read_descriptions
 from classnorm.data.image_table import Images, ImageTable
 from classnorm.data.images import image_signature, read_images
@@ -23,15 +22,13 @@ from classnorm.errors import ConfigError, DataError
 from classnorm.progress import OnProgress
 from classnorm.results.run_folder import write_arrays
 
-__all__ = ["Prepared", "described", "joined_to", "own_split", "prepare", "with_split"]
+__all__ = ["Prepared", "described", "joined_to", "prepare", "with_split"]
 
 HOLD_OUT = 0.2  # of the classes, by default if all have images
 _TEST_SEEN = 0.2  # of the images of each seen class
 _FEATURE_KEYS = ("features", "encoder", "images", "skipped")  # provenance of the features in a bundle
 
 _THUMBNAIL = Preprocessing(96, 96, (0.0,) * 3, (1.0,) * 3)
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class Prepared:
             write_arrays(folder / "examples.npz", arrays)
 
 
-def joined_to(table: ImageTable, dataset: ZeroShotDataset, tell: Tell) -> ImageTable:
+def joined_to(table: ImageTable, dataset: ZeroShotDataset, tell: Callable[[str], None]) -> ImageTable:
     """Select the images of `dataset`, with its descriptors and split; `tell` is called with notices."""
     joined = table.like(dataset)
     if len(joined) < dataset.n_rows:
@@ -71,7 +68,7 @@ def described(
     templates: Sequence[str] = (),
     *,
     cache: Path | None = None,
-    tell: Tell = lambda text: None,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> ImageTable:
     """Add descriptors to a table. It gets the classes of `descriptions`, of which those without images are unseen.
 
@@ -97,35 +94,31 @@ def described(
 
 
 def with_split(table: ImageTable, hold_out: float | None = None, seed: int = 0) -> ImageTable:
-    """Add a split to a table that has none."""
-    if table.split is not None:
-        if hold_out is not None:
-            raise ConfigError(f"{table.name} brings a split of its own; leave out `hold_out`")
-        return table
-    return replace(table, split=own_split(table.labels, len(table.class_names), hold_out, seed, table.name))
+    """Add a split to a table that has none.
 
-
-def own_split(labels: IntArray, n_classes: int, hold_out: float | None, seed: int, where: str) -> Split:
-    """Split images: classes without images are unseen, and some of the others are held out as unseen to score them.
-
-    A fifth of the images of each seen class are test images.
+    Classes without images are unseen, and some of the others are held out as unseen to score them. A fifth of the
+    images of each seen class are test images.
 
     Args:
         hold_out: share of the classes with images to hold out; None for a fifth if every class has images, else 0.
     """
+    if table.split is not None:
+        if hold_out is not None:
+            raise ConfigError(f"{table.name} brings a split of its own; leave out `hold_out`")
+        return table
     if hold_out is not None and not 0 <= hold_out < 1:
         raise ConfigError(f"`hold_out` is {hold_out}; it must be a share of the classes, from 0 to below 1")
-    present = np.unique(labels)
-    share = (HOLD_OUT if len(present) == n_classes else 0.0) if hold_out is None else hold_out
+    present = np.unique(table.labels)
+    share = (HOLD_OUT if len(present) == len(table.class_names) else 0.0) if hold_out is None else hold_out
     n_held_out = min(max(1, round(share * len(present))), len(present) - 2) if share else 0
     if n_held_out < 0 or (hold_out and not n_held_out):
-        raise DataError(f"{where}: {len(present)} classes have images; 3 are needed to hold one out, 2 to train")
+        raise DataError(f"{table.name}: {len(present)} classes have images; 3 are needed to hold one out, 2 to train")
     generator = np.random.default_rng([seed, len(present)])
     unseen = generator.permutation(present)[:n_held_out]
-    rows = generator.permutation(len(labels))
-    is_unseen = np.isin(labels[rows], unseen)
-    train, test_seen = stratified(rows[~is_unseen], labels, _TEST_SEEN)
-    return Split(train, test_seen, np.sort(rows[is_unseen]))
+    rows = generator.permutation(len(table))
+    is_unseen = np.isin(table.labels[rows], unseen)
+    train, test_seen = stratified(rows[~is_unseen], table.labels, _TEST_SEEN)
+    return replace(table, split=Split(train, test_seen, np.sort(rows[is_unseen])))
 
 
 def prepare(

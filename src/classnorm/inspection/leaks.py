@@ -1,4 +1,4 @@
-"""Leaks: image files on both sides of the split, and rows on which two splits disagree."""
+"""Leaks: image files in both train and test, and rows on which the two splits disagree."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from classnorm.data.dataset import ZeroShotDataset
-from classnorm.inspection.measures import SHOWN
-from classnorm.inspection.words import are, counted, have
+from classnorm.inspection.measures import SHOWN, counted
 
 __all__ = ["LeakFacts", "leak_facts", "leak_warnings"]
 
 
 @dataclass(frozen=True)
 class LeakFacts:
-    files_in_both: int | None  # image files with rows in train and in test; None if files are not known
+    files_in_both: int | None  # image files with rows in train and in test; None if unknown
     first_files_in_both: tuple[str, ...]
-    train_rows_held_out: int | None  # training rows that is_train keeps for testing
-    test_rows_given_out: int | None  # test rows of seen classes that is_train gives for training
+    train_rows_held_out: int | None  # training rows that is_train marks as test
+    test_rows_given_out: int | None  # test rows of seen classes that is_train marks as training
     unused_rows: int  # in no part of the split
 
 
@@ -25,8 +24,8 @@ def leak_facts(dataset: ZeroShotDataset) -> LeakFacts:
     train, test = dataset.split.train, dataset.test_rows
     shared: set[str] | None = None
     if dataset.image_files is not None:
-        of_train, of_test = ({dataset.image_files[row] for row in rows.tolist()} for rows in (train, test))
-        shared = (of_train & of_test) - {""}
+        train_files, test_files = ({dataset.image_files[row] for row in rows.tolist()} for rows in (train, test))
+        shared = (train_files & test_files) - {""}
     official = dataset.is_train
     return LeakFacts(
         files_in_both=None if shared is None else len(shared),
@@ -40,16 +39,12 @@ def leak_facts(dataset: ZeroShotDataset) -> LeakFacts:
 def leak_warnings(facts: LeakFacts) -> Iterable[str]:
     if facts.files_in_both:
         yield (
-            f"{counted(facts.files_in_both, 'image file')} {have(facts.files_in_both)} rows in train and in test "
-            f"(first: {facts.first_files_in_both[0]}): the test has been seen, keep the rows of a file on one side"
+            f"{counted(facts.files_in_both, 'image file', 'have')} rows in train and in test (first: "
+            f"{facts.first_files_in_both[0]}): test data leaks into training, keep all rows of a file in one part"
         )
+    disagree = "the two splits disagree, correct one"
     if facts.train_rows_held_out:
-        yield (
-            f"{counted(facts.train_rows_held_out, 'training row')} {are(facts.train_rows_held_out)} marked as test in "
-            "is_train: the two splits disagree, correct one"
-        )
+        yield f"{counted(facts.train_rows_held_out, 'training row', 'are')} marked as test in is_train: {disagree}"
     if facts.test_rows_given_out:
-        yield (
-            f"{counted(facts.test_rows_given_out, 'test row')} of seen classes {are(facts.test_rows_given_out)} marked "
-            "as training in is_train: the two splits disagree, correct one"
-        )
+        rows = counted(facts.test_rows_given_out, "test row of seen classes", "are")
+        yield f"{rows} marked as training in is_train: {disagree}"
