@@ -29,7 +29,7 @@ def plugins(group: str, kind: type | None = None) -> dict[str, Any]:
         try:
             objects[point.name] = point.load()
         except Exception as error:
-            raise ConfigError(f"plug-in {point.value} cannot be loaded: {_described(error)}") from error
+            raise ConfigError(f"plug-in {point.value} cannot be loaded: {type(error).__name__}: {error}") from error
         if kind is not None and not isinstance(objects[point.name], kind):
             raise ConfigError(f"plug-in {point.value} ({group}) is not a {kind.__name__}; correct its entry point")
     return objects
@@ -54,12 +54,8 @@ def _run(name: str, source: str, path: str) -> None:
         exec(compile(source, path, "exec"), module.__dict__)
     except Exception as error:
         del sys.modules[name]
-        raise ConfigError(f"plug-in {path} cannot be loaded: {_described(error)}") from error
+        raise ConfigError(f"plug-in {path} cannot be loaded: {type(error).__name__}: {error}") from error
     _SOURCES[name] = source
-
-
-def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 class LoadedPlugins:

@@ -77,7 +77,7 @@ def test_images_are_read_in_order_and_what_cannot_be_read_says_why(tmp_path: Pat
     files[3].write_bytes(files[3].read_bytes()[:100])  # truncated
     files[5].write_bytes(b"")
     files[7].unlink()
-    results = list(read_images(files, range(12), np.asarray, ahead=2, threads=3))
+    results = list(read_images(files, range(12), np.asarray, ahead=2))
     for i, result in enumerate(results):
         if i in (3, 5, 7):
             assert isinstance(result, str) and result
@@ -94,7 +94,7 @@ def test_no_more_images_are_decoded_than_may_wait(tmp_path: Path, write_image: W
         decoded.release()
         return np.asarray(image)
 
-    reading = read_images(files, range(20), prepare, ahead=4, threads=2)
+    reading = read_images(files, range(20), prepare, ahead=4)
     next(reading)
     reading.close()  # type: ignore[attr-defined]
     count = 0

@@ -39,8 +39,7 @@ def load(source: str | Path, *, features: str = "res101", attributes: Attributes
 
     Args:
         source: ``glyphs`` or ``glyphs-light`` (embedded), ``synthetic`` or ``synthetic:classes=1000,…``, a folder with
-            `att_splits.mat`, ``simulated:FOLDER`` (the attributes of such a folder, random features), or an `.npz`
-            bundle.
+            `att_splits.mat`, ``simulated:FOLDER`` (its attributes with random features), or an `.npz` bundle.
         features: feature file in the folder, without `.mat`.
         attributes: attribute table in the folder, ``att`` or ``original_att``.
     """

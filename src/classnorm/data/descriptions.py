@@ -111,10 +111,12 @@ def read_descriptions(source: str | Path, *, numbers: bool = False) -> Descripti
     elif path.suffix.lower() not in _SUFFIXES:
         raise DataError(f"{path}: no descriptions in this type of file; use {', '.join(_SUFFIXES)}, or a folder")
     else:
-        readers = {".txt": _of_text, ".csv": _of_csv, ".parquet": _of_parquet, ".json": _of_json}
-        bundle = path.suffix.lower() == ".npz" and "labels" in read_npz(path, ("class_names",), ("labels",))
-        if bundle and not numbers:
-            descriptions = Descriptions.of_names(texts(read_npz(path, ("class_names",))["class_names"]), str(path))
+        readers = {".csv": _of_csv, ".parquet": _of_parquet, ".json": _of_json}
+        content = read_npz(path, ("class_names",), ("labels",)) if path.suffix.lower() == ".npz" else {}
+        if "labels" in content and not numbers:  # a bundle
+            descriptions = Descriptions.of_names(texts(content["class_names"]), str(path))
+        elif path.suffix.lower() == ".txt":
+            descriptions = Descriptions.of_names(text_lines(path), str(path))
         else:
             descriptions = readers.get(path.suffix.lower(), _of_descriptors)(path)
     if numbers and descriptions.table is None:
@@ -191,10 +193,6 @@ def _of_folder(path: Path, numbers: bool) -> Descriptions:
     if numbers and table is not None:
         return Descriptions.of_table(names, table, str(path))
     return Descriptions.of_names(names, str(path))
-
-
-def _of_text(path: Path) -> Descriptions:
-    return Descriptions.of_names(text_lines(path), str(path))
 
 
 def _of_descriptors(path: Path, columns: Sequence[str] = ()) -> Descriptions:

@@ -57,7 +57,6 @@ def read_images(
     prepare: Callable[[Image.Image], npt.NDArray[np.uint8]],
     *,
     ahead: int = 64,
-    threads: int | None = None,
 ) -> Iterator[npt.NDArray[np.uint8] | str]:
     """Yield `prepare(image)` for each row in order, or the reason why the image cannot be read.
 
@@ -78,7 +77,7 @@ def read_images(
             reason = "not an image" if isinstance(error, UnidentifiedImageError) else str(error)
             return " ".join(reason.split())[:100] or type(error).__name__
 
-    with ThreadPoolExecutor(threads or min(8, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         waiting: deque[Future[npt.NDArray[np.uint8] | str]] = deque()
         try:
             for row in rows:
@@ -115,12 +114,12 @@ def _folder_per_class(root: Path) -> ImageTable:
 
 
 def class_folders(root: Path) -> list[Path]:
-    """Return the folders in `root` by name, without hidden ones."""
+    """Return the visible folders in `root`, sorted."""
     return sorted(folder for folder in root.iterdir() if folder.is_dir() and not folder.name.startswith("."))
 
 
 def _images_below(folder: Path) -> list[Path]:
-    """Return all images in `folder` and its subfolders by name, without hidden ones."""
+    """Return all visible images in `folder` and its subfolders, sorted."""
     images = (file for file in folder.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
     visible = (file for file in images if not any(part.startswith(".") for part in file.relative_to(folder).parts))
     return sorted(visible, key=lambda file: file.as_posix())
@@ -150,10 +149,8 @@ def read_image_split(path: Path, image_files: Sequence[str] | None) -> npt.NDArr
     """Read an official split of images: [n_rows], true for training images.
 
     Args:
-        path: CUB's `train_test_split.txt`, in the same folder as `images.txt`, or a CSV file with the columns `path`
-            and `is_train`.
-        image_files: image file of each row; files match if the last two parts of their paths (class folder and file
-            name) are equal.
+        path: CUB's `train_test_split.txt`, next to `images.txt`, or a CSV file with columns `path` and `is_train`.
+        image_files: image file of each row, matched by the last two parts of its path.
     """
     if image_files is None:
         raise DataError(f"{path}: the dataset has no image file names, so its rows cannot be matched to this split")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, Literal
 
 import h5py
@@ -185,8 +185,7 @@ def _by_rows(matrix: Any, n: int, path: Path, key: str) -> npt.NDArray[Any]:
 def _check_image_folders(files: Iterable[str], labels: npt.NDArray[np.int64], names: Sequence[str], path: Path) -> None:
     """If the parent folder of every image is a class name, check the labels against them."""
     position = {name: i for i, name in enumerate(names)}
-    folders = [file.replace("\\", "/").split("/")[-2:-1] for file in files]
-    claimed = np.array([position.get(folder[0], -1) if folder else -1 for folder in folders])
+    claimed = np.array([position.get(PureWindowsPath(file).parent.name, -1) for file in files])
     if len(claimed) != len(labels) or (claimed < 0).any():
         return
     wrong = np.flatnonzero(claimed != labels)

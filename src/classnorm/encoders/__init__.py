@@ -64,10 +64,6 @@ def load_encoder(name: str, size: int | None = None, weights: str | Path | None 
     Args:
         size: side of the input image in pixels; None for the default of the network.
         weights: file (`.safetensors` or `.pth`; for hf a folder) to use instead of the default weights.
-
-    Raises:
-        ConfigError: the encoder is unknown, its package is missing, or `size` is too small.
-        ModelError: the weights cannot be loaded.
     """
     if size is not None and size < _SMALLEST:
         raise ConfigError(f"size {size} px is too small for an encoder; it must be at least {_SMALLEST}")

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -123,5 +122,4 @@ def _read_cache(cache: Path, key: str) -> Descriptors | None:
 
 
 def _unit(table: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    scaled: npt.NDArray[np.floating[Any]] = table / np.linalg.norm(table.astype(np.float64), axis=1, keepdims=True)
-    return scaled.astype(np.float32)
+    return np.asarray(table / np.linalg.norm(table.astype(np.float64), axis=1, keepdims=True), dtype=np.float32)

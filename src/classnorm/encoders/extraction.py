@@ -70,9 +70,6 @@ def extract_features(
         batch_size: images per batch; None chooses by device.
         strict: raise on images that cannot be read instead of skipping them.
         finish: called with the table of readable images; returns the table to write, for example with a split.
-
-    Raises:
-        DataError: no image can be read, one cannot and `strict` is set, or the split does not fit the images.
     """
     _check(table)
     folder = out.with_name(f"{out.name}.parts")
@@ -105,7 +102,9 @@ def extract_features(
     with replacing(out) as temporary:
         bundle.replace(temporary)
     shutil.rmtree(folder, ignore_errors=True)
-    return Extraction(len(readable), new, skipped, _missing(readable))
+    missing: tuple[str, ...] = ("descriptors",) if readable.descriptors is None else ()
+    missing += ("train_idx", "test_seen_idx", "test_unseen_idx") if readable.split is None else ()
+    return Extraction(len(readable), new, skipped, missing)
 
 
 def _encode_parts(
@@ -164,11 +163,6 @@ def _check(table: ImageTable) -> None:
         table.dataset(np.zeros((len(table), 1), dtype=np.float32))
     elif table.descriptors is not None:
         check_descriptors(table.descriptors, table.class_names, table.name)
-
-
-def _missing(table: ImageTable) -> tuple[str, ...]:
-    split = () if table.split is not None else ("train_idx", "test_seen_idx", "test_unseen_idx")
-    return split if table.descriptors is not None else ("descriptors", *split)
 
 
 def _parts(table: ImageTable, folder: Path, settings: str, batch_size: int) -> list[_Part]:

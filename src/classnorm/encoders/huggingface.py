@@ -52,9 +52,8 @@ def not_loaded(source: str, processor: str, error: Exception) -> ModelError:
 def load_pretrained(encoder: str, extra: str, source: str, processor: str, **options: Any) -> tuple[Any, Any, bool]:
     """Load a model and its processor without warnings and progress bars.
 
-    Returns:
-        the model, the processor, and whether the pooler is trained: checkpoints of classifiers lack it, and the
-        library initializes it randomly.
+    Also returns whether the pooler is trained: checkpoints of classifiers lack it, and the library initializes it
+    randomly.
     """
     transformers = required("transformers", extra, encoder)
     logging = transformers.logging

@@ -58,9 +58,7 @@ class Preprocessing:
 
         The memory format is channels last, which makes convolutions faster.
         """
-        mean, std = (
-            torch.tensor(values, dtype=torch.float32, device=pixels.device) for values in (self.mean, self.std)
-        )
+        mean, std = (torch.tensor(v, dtype=torch.float32, device=pixels.device) for v in (self.mean, self.std))
         return ((pixels.to(torch.float32) - mean) / std).permute(0, 3, 1, 2)
 
     def __call__(self, images: npt.NDArray[Any] | Sequence[Image.Image]) -> Tensor:

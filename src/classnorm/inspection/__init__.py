@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from classnorm.data.dataset import ZeroShotDataset
-from classnorm.inspection.class_sizes import ClassFacts, class_facts, class_warnings
 from classnorm.inspection.descriptors import AttributeFacts, DescriptorPair, attribute_facts, attribute_warnings
 from classnorm.inspection.duplicates import (
     MOST_OPERATIONS,
@@ -21,8 +20,8 @@ from classnorm.inspection.duplicates import (
     search_cost,
 )
 from classnorm.inspection.features import FeatureFacts, feature_facts, feature_warnings
-from classnorm.inspection.leaks import LeakFacts, leak_facts, leak_warnings
 from classnorm.inspection.measures import NEAR, Spread
+from classnorm.inspection.splits import ClassFacts, LeakFacts, class_facts, class_warnings, leak_facts, leak_warnings
 from classnorm.progress import OnProgress
 
 __all__ = [

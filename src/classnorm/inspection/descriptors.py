@@ -85,9 +85,7 @@ def _missing(table: Doubles) -> npt.NDArray[np.bool_]:
 def _equal_descriptors(dataset: ZeroShotDataset, unit: Doubles) -> tuple[int, int, tuple[DescriptorPair, ...]]:
     """Find pairs of classes whose descriptors have the same direction; models ignore the length.
 
-    Returns:
-        the number of pairs, the number of pairs with an unseen class, and the first few, those with unseen classes
-        first.
+    Returns the number of pairs, the number with an unseen class, and the first few, those with unseen classes first.
     """
     seen, names = dataset.seen.tolist(), dataset.class_names
     first: list[DescriptorPair] = []
