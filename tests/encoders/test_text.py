@@ -139,7 +139,7 @@ def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         load_text_encoder("minilm")
 
 
-def test_a_folder_without_a_model_says_what_it_should_hold(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_raises_an_error_that_lists_the_files(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"cannot be loaded .* use a folder with config\.json, a tokenizer"):
         load_text_encoder(f"hf:{tmp_path}").encode(["a"])
 
