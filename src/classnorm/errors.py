@@ -1,8 +1,8 @@
-"""Errors that users can fix. Each message says what is wrong, where, and what to do, in one line.
+"""Errors that users can fix. Each message says in one line what is wrong, where, and what to do.
 
-Messages name arguments and settings as Python does, in backticks: ``use `features="vit"` ``, ``lower `lr` ``. The
-command line prints these as flags (`classnorm.cli.flags`): ``use --features vit``, ``lower --lr``. An identifier in
-backticks is therefore always a setting; class and file names stand without them.
+Messages write arguments and settings as Python code in backticks: ``use `features="vit"` ``, ``lower `lr` ``. The
+command line prints them as flags (`classnorm.cli.flags`): ``use --features vit``, ``lower --lr``. Only arguments and
+settings are in backticks; class and file names are not.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ __all__ = [
     "unknown_name",
 ]
 
-_SHOWN = 12  # known names that an error lists
+_SHOWN = 12  # known names listed in a message
 
 
 class ClassNormError(Exception):
-    """Anything that the user can put right. The command line prints it and exits with code 2."""
+    """Base class of errors that users can fix. The command line prints the message and exits with code 2."""
 
 
 class DataError(ClassNormError):
-    """A dataset, feature file or descriptor table that cannot be used as it is."""
+    """An invalid dataset, feature file or descriptor table."""
 
 
 class ConfigError(ClassNormError):
-    """A setting that does not exist, or does not fit the data."""
+    """An unknown setting, or one that does not fit the data."""
 
 
 class ModelError(ClassNormError):
-    """A saved model that is missing, damaged or of another kind."""
+    """A missing or damaged model, or one of the wrong kind."""
 
 
 class TrainingError(ClassNormError):
-    """Training that cannot go on."""
+    """Training that cannot continue."""
 
 
 class DivergedError(TrainingError):
-    """A loss that is not finite, or rises without bound: the same training would diverge again."""
+    """The loss is not finite or grows without bound. Repeating the run would diverge again."""
 
 
 class OutputError(ClassNormError):
@@ -53,7 +53,7 @@ class OutputError(ClassNormError):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
-    """The error for a name that is not in the list, with the nearest one that is.
+    """Return the error for an unknown name, with the closest known name as a suggestion.
 
     >>> print(unknown_name("recipe", "refrence", ["paper", "reference"]))
     unknown recipe 'refrence'; did you mean 'reference'? Known: paper, reference

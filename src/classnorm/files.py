@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: everything is written to a temporary name and renamed."""
+"""Atomic file writes (to a temporary file that is then renamed), locks, and the cache folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["cache_folder", "digest", "locked", "make_folder", "replacing", "writ
 
 
 def _cannot_write(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"cannot write {path}: {error.strerror or error}; choose another place or free some space")
+    return OutputError(f"cannot write {path}: {error.strerror or error}; choose another location or free some space")
 
 
 def make_folder(path: Path) -> Path:
@@ -34,23 +34,23 @@ def make_folder(path: Path) -> Path:
 
 
 def locked(folder: Path) -> FileLock:
-    """A lock on `folder` against other processes of this machine; taken twice by one, it is held once.
+    """Return a reentrant lock on `folder` that excludes other processes on this machine.
 
-    The lock file lies in the temporary directory: a run folder holds results only.
+    The lock file is in the temporary directory, so that run folders contain only results.
     """
     name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:24]
-    place = make_folder(Path(tempfile.gettempdir()) / f"classnorm-locks-{getpass.getuser()}")
-    return FileLock(place / f"{name}.lock", is_singleton=True)
+    locks = make_folder(Path(tempfile.gettempdir()) / f"classnorm-locks-{getpass.getuser()}")
+    return FileLock(locks / f"{name}.lock", is_singleton=True)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary file beside `path`; rename it to `path` on success, remove it on failure.
+    """Yield a temporary file next to `path`; rename it to `path` on success, delete it on failure.
 
-    Any `OSError` in between (no space, no permission) becomes an `OutputError` that names `path`.
+    Any `OSError` inside the block (disk full, permission denied) becomes an `OutputError` that names `path`.
     """
     make_folder(path.parent)
-    temporary: Path | None = None
+    temporary = None
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=f".tmp{path.suffix}")
         os.close(handle)
@@ -60,9 +60,8 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp makes files private; results are for sharing
+        temporary.chmod(0o666 & ~umask)  # mkstemp creates private files; results are meant to be shared
         temporary.replace(path)
-        temporary = None
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
@@ -72,21 +71,21 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path`, whole or not at all."""
+    """Write `text` to `path` atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write `document` as indented JSON, whole or not at all."""
+    """Write `document` as indented JSON atomically."""
     write_text(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def digest(document: Any) -> str:
-    """SHA-256 of a JSON document, the same for the same content: a key for what decides a result."""
+    """Return the SHA-256 of a JSON document, independent of key order. Used as a cache key."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def cache_folder() -> Path:
-    """Where made things are kept that can be made again: the user's cache, or `CLASSNORM_CACHE`."""
+    """Return the folder for files that can be recomputed: `CLASSNORM_CACHE`, or the user's cache folder."""
     return Path(os.environ.get("CLASSNORM_CACHE") or platformdirs.user_cache_dir("classnorm"))

@@ -1,8 +1,8 @@
-"""Plug-ins: objects that installed packages or a plain Python file add to a registry.
+"""Plug-ins: methods, strategies and encoders from installed packages or a Python file.
 
-A package names its objects under the entry points `classnorm.methods`, `classnorm.strategies` or `classnorm.encoders`.
-A file adds them to the registries itself (``METHODS["mine"] = ...``). Only the caller names such a file: no model,
-recipe or run folder can make one run.
+A package declares its objects as entry points in the group `classnorm.methods`, `classnorm.strategies` or
+`classnorm.encoders`. A file adds them to the registries itself (``METHODS["mine"] = ...``). Only the caller can load a
+file: no model, recipe or run folder can make one run.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from classnorm.errors import ConfigError
 __all__ = ["LoadedPlugins", "load_plugin", "plugins"]
 
 _SOURCES: dict[str, str] = {}
-"""Module name → source of each file loaded into this process."""
+"""Module name → source code of each file loaded in this process."""
 
 
 def plugins(group: str, kind: type | None = None) -> dict[str, Any]:
-    """The objects of installed packages under an entry point; each must be an instance of `kind`, if given."""
+    """Load the entry points of `group`. Each object must be an instance of `kind`, unless that is None."""
     objects = {}
     for point in entry_points(group=group):
         try:
             objects[point.name] = point.load()
         except Exception as error:
-            raise ConfigError(f"plug-in {point.value} cannot be loaded: {_described(error)}") from error
+            raise ConfigError(f"plug-in {point.value} cannot be loaded: {type(error).__name__}: {error}") from error
         if kind is not None and not isinstance(objects[point.name], kind):
             raise ConfigError(f"plug-in {point.value} ({group}) is not a {kind.__name__}; correct its entry point")
     return objects
 
 
 def load_plugin(path: Path) -> None:
-    """Run a Python file that adds to the registries."""
+    """Run a Python file that adds objects to the registries."""
     try:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -49,23 +49,19 @@ def _run(name: str, source: str, path: str) -> None:
         return
     module = ModuleType(name)
     module.__file__ = path
-    sys.modules[name] = module  # so that its classes can be pickled and its dataclasses resolve their annotations
+    sys.modules[name] = module  # lets its classes be pickled and its dataclasses resolve annotations
     try:
         exec(compile(source, path, "exec"), module.__dict__)
     except Exception as error:
         del sys.modules[name]
-        raise ConfigError(f"plug-in {path} cannot be loaded: {_described(error)}") from error
+        raise ConfigError(f"plug-in {path} cannot be loaded: {type(error).__name__}: {error}") from error
     _SOURCES[name] = source
 
 
-def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
 class LoadedPlugins:
-    """The plug-in files of this process, for another one: unpickled there, they are loaded.
+    """The plug-in files of this process. Unpickling it in another process loads them there.
 
-    Pass it before whatever may refer to a class of a plug-in.
+    Pass it before any object whose class may come from a plug-in.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:

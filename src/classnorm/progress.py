@@ -1,4 +1,4 @@
-"""How far long work has come: what workers report and displays show."""
+"""Progress of long-running work: reported by workers, shown by displays."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["Announce", "OnProgress", "Progress"]
 
 @dataclass(frozen=True)
 class Progress:
-    """So many units of work are done."""
+    """Units of work done, out of a total."""
 
     done: int
     total: int
     note: str = ""
-    """What else is worth showing, like the loss."""
+    """Additional information to show, such as the loss."""
 
 
 OnProgress = Callable[[Progress], None]
 Announce = Callable[[str], OnProgress | None]
-"""Starts a stage with this name and returns the callback for its progress, if anybody is watching."""
+"""Start the named stage and return the callback for its progress, or None if progress is not shown."""

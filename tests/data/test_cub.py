@@ -32,14 +32,14 @@ def test_cub_without_split_and_attributes_is_understood(cub: Path) -> None:
     ("spoil", "message"),
     [
         (("images.txt", "1\n"), "images.txt: the line '1' is not of the form"),
-        (("image_class_labels.txt", "1 7\n"), r"no class of classes.txt for image 3 \(002.Wren/b.png\)"),
+        (("image_class_labels.txt", "1 7\n"), r"image 3 \(002.Wren/b.png\) has no class in classes.txt"),
         (("image_class_labels.txt", None), "image_class_labels.txt: not readable"),
-        (("train_test_split.txt", "1 1\n2 2\n3 0\n4 0\n"), "must say 0 or 1"),
+        (("train_test_split.txt", "1 1\n2 2\n3 0\n4 0\n"), "must contain 0 or 1"),
         (("attributes/class_attribute_labels_continuous.txt", "1 2\n"), "1 rows for 2 classes"),
         (("attributes/class_attribute_labels_continuous.txt", "1 x\n2 3\n"), "not a table of numbers"),
     ],
 )
-def test_a_spoilt_cub_says_which_file(cub: Path, spoil: tuple[str, str | None], message: str) -> None:
+def test_an_error_in_CUB_names_the_file(cub: Path, spoil: tuple[str, str | None], message: str) -> None:
     name, text = spoil
     (cub / name).unlink() if text is None else (cub / name).write_text(text)
     with pytest.raises(DataError, match=message):

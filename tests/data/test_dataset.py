@@ -177,7 +177,7 @@ def test_a_class_without_any_row_is_legal_and_noticed(arrays: Arrays) -> None:
     arrays["descriptors"] = np.vstack([arrays["descriptors"], np.ones(4)])
     notices = build(arrays).notices
     assert len(notices) == 1
-    assert "1 class is without training or test row (quagga)" in notices[0]
+    assert "1 class has no training or test row (quagga)" in notices[0]
 
 
 def test_a_dataset_without_unseen_test_rows_is_legal_and_noticed(arrays: Arrays) -> None:

@@ -111,7 +111,7 @@ def test_a_table_of_numbers_passes_through_with_its_columns(tmp_path: Path) -> N
 def test_what_is_of_no_use_is_noted(tmp_path: Path) -> None:
     said = read_descriptions(write(tmp_path / "x.csv", "class,size,legs\nokapi,2,4\nOkapi,2,4\nox,3,4\n"))
     spelling, same, constant = said.notices
-    assert "'okapi', 'Okapi' differ in spelling only" in spelling
+    assert "'okapi', 'Okapi' differ only in spelling" in spelling
     assert "'okapi', 'Okapi' have the same description" in same
     assert constant.endswith("of no use: 'legs'")
 
@@ -134,8 +134,8 @@ def test_names_that_differ_in_spelling_only_are_the_same_class() -> None:
     [
         (["gray wolf", "ox", "ax"], ["grey wolf", "owl"], r"b: no description of the class 'gray wolf' and of 2 more "
          r"\('ox', 'ax'\) of a; did you mean 'grey wolf'\?"),
-        (["OWL"], ["owl", "Owl"], "b: 'owl', 'Owl' may each be the class 'OWL' of a"),
-        (["1.owl", "2.owl"], ["owl"], "a: '1.owl', '2.owl' are the one class 'owl' of b"),
+        (["OWL"], ["owl", "Owl"], "b: 'owl', 'Owl' all match the class 'OWL' of a"),
+        (["1.owl", "2.owl"], ["owl"], "a: '1.owl', '2.owl' all match the class 'owl' of b"),
     ],
 )  # fmt: skip
 def test_names_that_cannot_be_matched_are_named(wanted: list[str], known: list[str], message: str) -> None:
@@ -145,11 +145,11 @@ def test_names_that_cannot_be_matched_are_named(wanted: list[str], known: list[s
 
 BAD: dict[str, tuple[str, str | bytes, str]] = {
     "nothing there": ("", "", "no such file or folder"),
-    "strange kind": ("x.pdf", "x", "classes cannot be read from such a file; use .txt"),
-    "empty list": ("x.txt", "\n\n", "holds no class; give one a line"),
+    "strange kind": ("x.pdf", "x", "no descriptions in this type of file; use .txt"),
+    "empty list": ("x.txt", "\n\n", "holds no class; it needs one per line"),
     "twice in a list": ("x.txt", "owl\nox\nowl\n", "class name 'owl' occurs twice"),
     "not text": ("x.txt", b"\xff\xfe\x00", "not readable as UTF-8 text"),
-    "empty csv": ("x.csv", "", "holds no rows"),
+    "empty csv": ("x.csv", "", "contains no rows"),
     "header only": ("x.csv", "name,text\n", "holds no class"),
     "damaged csv": ("x.csv", b"name,text\nowl,\xff\xfe\n", "not a readable CSV file"),
     "no header": (
@@ -157,24 +157,28 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
         "owl,a bird\nox,a beast\n",
         "first line must name the columns, the first of them name or class",
     ),
-    "nothing said": ("x.csv", "name,text\nowl,a bird\nox,\n", "nothing is said of the class 'ox'"),
+    "nothing said": ("x.csv", "name,text\nowl,a bird\nox,\n", "class 'ox' has no description"),
     "no name": ("x.csv", "name,text\n,a bird\nox,a beast\n", "class 1 has no name"),
     "twice in a table": ("x.csv", "name,a,b\nowl,1,2\nowl,3,4\n", "class name 'owl' occurs twice"),
-    "a word among numbers": ("x.csv", "name,a,b\nowl,1,2\nox,3,big\n", "class 'ox' holds 'big', which is not a number"),
+    "a word among numbers": (
+        "x.csv",
+        "name,a,b\nowl,1,2\nox,3,big\n",
+        "class 'ox' contains 'big', which is not a number",
+    ),
     "not finite": ("x.csv", "name,a,b\nowl,1,nan\nox,3,4\n", "descriptor of class 'owl' holds NaN or infinity"),
     "all zero": ("x.csv", "name,a,b\nowl,0,0\nox,3,4\n", "descriptor of class 'owl' is all zero"),
     "no json": ("x.json", "{", "not readable JSON"),
-    "a number": ("x.json", "3", 'must hold {"class name": "sentence"'),
+    "a number": ("x.json", "3", 'must contain {"class name": "sentence"'),
     "an empty object": ("x.json", "{}", "holds no class"),
     "an object in it": ("x.json", '{"owl": {"a": 1}}', "class 'owl' must be a sentence"),
-    "two kinds": ("x.json", '{"owl": "a bird", "ox": [1, 2]}', "class 'ox' is not described by sentences"),
+    "two kinds": ("x.json", '{"owl": "a bird", "ox": [1, 2]}', "class 'ox' has numbers where others have sentences"),
     "twice in json": ("x.json", '{"owl": "a bird", "owl": "a beast"}', "class name 'owl' occurs twice"),
     "no archive": ("x.npz", "x", "not a readable .npz bundle"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_mistake_is_told_in_one_line(tmp_path: Path, name: str) -> None:
+def test_invalid_descriptions_raise_a_one_line_error(tmp_path: Path, name: str) -> None:
     file, content, message = BAD[name]
     if file:
         (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -183,9 +187,9 @@ def test_a_mistake_is_told_in_one_line(tmp_path: Path, name: str) -> None:
     assert message in str(caught.value) and str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_sentences_and_numbers_in_one_table_are_told_apart(tmp_path: Path) -> None:
+def test_sentences_and_numbers_in_one_table_are_rejected(tmp_path: Path) -> None:
     pq.write_table(pa.table({"name": ["owl"], "size": [1.0], "text": ["a bird"]}), tmp_path / "x.parquet")
-    with pytest.raises(DataError, match="column 'size' holds numbers and 'text' text"):
+    with pytest.raises(DataError, match="column 'size' contains numbers and 'text' text"):
         read_descriptions(tmp_path / "x.parquet")
 
 

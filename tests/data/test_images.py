@@ -61,12 +61,12 @@ def test_glyphs_bring_their_descriptors_and_split() -> None:
     ("text", "message"),
     [
         ("file,label\na.png,ant\n", "no column 'path'"),
-        ("path,label\na.png,\n", "line 2 lacks a label"),
+        ("path,label\na.png,\n", "line 2 has no label"),
         ("path,label\n", "no images there"),
         ("", "no column 'path'"),
     ],
 )
-def test_a_spoilt_csv_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_csv_raises_an_error_that_says_why(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(DataError, match=message):
         find_images(tmp_path / "x.csv")
@@ -77,7 +77,7 @@ def test_images_are_read_in_order_and_what_cannot_be_read_says_why(tmp_path: Pat
     files[3].write_bytes(files[3].read_bytes()[:100])  # truncated
     files[5].write_bytes(b"")
     files[7].unlink()
-    results = list(read_images(files, range(12), np.asarray, ahead=2, threads=3))
+    results = list(read_images(files, range(12), np.asarray, ahead=2))
     for i, result in enumerate(results):
         if i in (3, 5, 7):
             assert isinstance(result, str) and result
@@ -94,7 +94,7 @@ def test_no_more_images_are_decoded_than_may_wait(tmp_path: Path, write_image: W
         decoded.release()
         return np.asarray(image)
 
-    reading = read_images(files, range(20), prepare, ahead=4, threads=2)
+    reading = read_images(files, range(20), prepare, ahead=4)
     next(reading)
     reading.close()  # type: ignore[attr-defined]
     count = 0
@@ -150,7 +150,7 @@ def test_a_csv_split_is_joined_by_folder_and_file(tmp_path: Path, yes: str, no: 
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ("1 1\n2 0\n", "1 of the 3 images are not in this split, the first is C:"),
+        ("1 1\n2 0\n", "1 of the 3 images are not in this split, first C:"),
         ("1 1\n2 0\n4 1\n", "image 4 is not in .*images.txt"),
         ("1 1\n2 maybe\n3 0\n", "is_train of 002.Finch/b.jpg is 'maybe'"),
         ("1 1\n2\n", "the line '2' is not of the form"),
@@ -177,7 +177,7 @@ def test_a_csv_split_that_does_not_fit_is_refused(tmp_path: Path, text: str, say
 
 
 def test_a_split_that_is_missing_or_cannot_be_joined_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no such file; give CUB's train_test_split\.txt or a CSV file"):
+    with pytest.raises(DataError, match=r"no such file; use CUB's train_test_split\.txt or a CSV file"):
         read_image_split(tmp_path / "train_test_split.txt", FILES)
-    with pytest.raises(DataError, match="does not name its image files"):
+    with pytest.raises(DataError, match="has no image file names"):
         read_image_split(write_cub(tmp_path), None)

@@ -37,9 +37,9 @@ def test_synthetic_takes_its_settings_from_the_name() -> None:
     assert load("synthetic:classes=12,unseen=4,rows=60,features=5").checksum == expected.checksum
 
 
-def test_a_name_that_is_nothing_says_what_may_be_given(tmp_path: Path) -> None:
+def test_an_unknown_dataset_lists_the_choices(tmp_path: Path) -> None:
     with pytest.raises(
-        DataError, match=r"nothing: no such dataset; give glyphs, glyphs-light, a folder .*or an \.npz bundle"
+        DataError, match=r"nothing: no such dataset; use glyphs, glyphs-light, a folder .*or an \.npz bundle"
     ):
         load(tmp_path / "nothing")
 

@@ -99,7 +99,7 @@ def test_descriptors_are_the_same_from_every_kind_of_file(tmp_path: Path, write:
     np.testing.assert_array_equal(np.stack(list(descriptors.values())), TABLE)
 
 
-def test_a_thousand_columns_are_told_from_a_header(tmp_path: Path) -> None:
+def test_a_thousand_columns_are_not_mistaken_for_a_header(tmp_path: Path) -> None:
     rows = [[f"c{i}", *range(i, 1000 + i)] for i in range(1, 4)]
     assert list(read_descriptors(write_csv(tmp_path / "new.csv", rows))) == ["c1", "c2", "c3"]
 
@@ -209,24 +209,24 @@ def parquet_with_dates(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (csv_text("1,2,3\n4,5,6\n"), "the first column must hold class names"),
+        (csv_text("1,2,3\n4,5,6\n"), "the first column must contain class names"),
         (csv_text("okapi,1,2\nzebra,1\n"), "class 'zebra' has 1 values, the first 2"),
-        (csv_text("okapi,1,2\nzebra,1,tall\n"), "class 'zebra' holds 'tall', which is not a number"),
+        (csv_text("okapi,1,2\nzebra,1,tall\n"), "class 'zebra' contains 'tall', which is not a number"),
         (csv_text("okapi,1,2\nokapi,3,4\n"), "class name 'okapi' occurs twice"),
-        (csv_text("name,size\n"), "holds no rows"),
-        (csv_text(""), "holds no rows"),
-        (csv_text("okapi\nzebra\n"), "holds no"),
+        (csv_text("name,size\n"), "contains no rows"),
+        (csv_text(""), "contains no rows"),
+        (csv_text("okapi\nzebra\n"), "contains no"),
         (raw("new.csv", b"okapi,1,\xff\xfe\n"), "not a readable CSV file"),
-        (json_text("[1, 2]"), "must hold"),
-        (json_text("{}"), "must hold"),
+        (json_text("[1, 2]"), "must contain"),
+        (json_text("{}"), "must contain"),
         (json_text('{"okapi": [1, 2'), "not readable JSON"),
         (json_text('{"okapi": 5}'), "class 'okapi' must be a list of numbers"),
         (json_text('{"okapi": null}'), "class 'okapi' must be a list of numbers"),
         (json_text('{"okapi": "123"}'), "class 'okapi' must be a list of numbers"),
-        (json_text('{"okapi": [1, "tall"]}'), "class 'okapi' holds 'tall', which is not a number"),
-        (json_text('{"okapi": [1, [2]]}'), "class 'okapi' holds .*which is not a number"),
+        (json_text('{"okapi": [1, "tall"]}'), "class 'okapi' contains 'tall', which is not a number"),
+        (json_text('{"okapi": [1, [2]]}'), "class 'okapi' contains .*which is not a number"),
         (json_text('{"okapi": [1], "zebra": [1, 2]}'), "class 'zebra' has 2 values, the first 1"),
-        (json_text('{"okapi": [1' + "0" * 400 + "]}"), "class 'okapi' holds .*which is not a number"),
+        (json_text('{"okapi": [1' + "0" * 400 + "]}"), "class 'okapi' contains .*which is not a number"),
         (json_text('{"okapi": [1], "okapi": [2]}'), "class name 'okapi' occurs twice"),
         (raw("new.json", b'{"\xff": [1]}'), "not readable JSON"),
         (raw("new.parquet", b"not parquet"), "not a readable Parquet file"),
@@ -235,12 +235,12 @@ def parquet_with_dates(folder: Path) -> Path:
         (npy_and_names(TABLE[0], b"okapi\nzebra\nquagga\n"), "3 class names for a table of shape"),
         (npy_and_names(np.array([["a"], ["b"]]), b"okapi\nzebra\n"), "not numbers"),
         (npy_and_names(TABLE, b"okapi\n\xff\nquagga\n"), r"new\.txt: not readable"),
-        (parquet_of_vectors, "class 'okapi' holds .*which is not a number"),
+        (parquet_of_vectors, "class 'okapi' contains .*which is not a number"),
         (parquet_with_dates, "not numbers"),
         (raw("new.xlsx", b""), "cannot be read from a .xlsx file; use .csv, .parquet, .json, .npy"),
     ],
 )
-def test_what_is_wrong_with_descriptors_is_said_in_plain_words(
+def test_invalid_descriptors_raise_an_error_that_says_why(
     tmp_path: Path, write: Callable[[Path], Path], message: str
 ) -> None:
     with pytest.raises(DataError, match=rf"new\.\w+: .*{message}" if "txt" not in message else message):
@@ -281,7 +281,7 @@ def empty_matrix(folder: Path) -> Path:
         (empty_matrix, "features have no columns"),
     ],
 )
-def test_what_is_wrong_with_features_is_said_in_plain_words(
+def test_invalid_features_raise_an_error_that_says_why(
     tmp_path: Path, write: Callable[[Path], Path], message: str
 ) -> None:
     with pytest.raises(DataError, match=rf"x(\.\w+)?: {message}"):

@@ -128,7 +128,7 @@ def test_image_folders_that_contradict_the_labels_are_an_error(
     names = [str(arrays["class_names"][c]) for c in arrays["labels"]]
     names[8] = "zebra"  # row 9, counted from 1, is a bee
     files = {"image_files": [f"/data/{name}/{i}.jpg" for i, name in enumerate(names)]}
-    with pytest.raises(DataError, match=r"res101\.mat: row 9 .*labelled 'bee' but lies in 'zebra'"):
+    with pytest.raises(DataError, match=r"res101\.mat: row 9 .*labelled 'bee' but is in 'zebra'"):
         load_gbu(write_gbu(tmp_path / "zoo", arrays, in_features=files))
 
 
@@ -155,7 +155,7 @@ def test_features_stored_by_rows_are_turned_round(tmp_path: Path, arrays: Arrays
         ({}, {"labels": np.full((30, 1), np.inf)}, r"res101\.mat: labels must be whole numbers"),
         ({}, {"features": np.ones((7, 29))}, r"res101\.mat: features has shape \(7, 29\), but 30 columns"),
         ({"att": np.ones((4, 6))}, {}, r"att_splits\.mat: att has shape \(4, 6\), but 5 columns"),
-        ({"trainval_loc": np.array([[0.0]])}, {}, r"att_splits\.mat: trainval_loc holds row 0; .*from 1"),
+        ({"trainval_loc": np.array([[0.0]])}, {}, r"att_splits\.mat: trainval_loc contains row 0; .*1-based"),
         ({"trainval_loc": np.array([[31.0]])}, {}, r"zoo: train names row 30 \(0-based\), but there are 30 rows"),
         ({"allclasses_names": np.arange(5.0)}, {}, r"att_splits\.mat: allclasses_names must be a cell array of str"),
     ],

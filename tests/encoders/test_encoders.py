@@ -109,7 +109,7 @@ def test_weights_that_are_missing_or_damaged_are_named(tmp_path: Path) -> None:
         load_encoder("convnet", weights=tmp_path / "bad.pth")
 
 
-def test_an_unknown_encoder_is_told_the_nearest() -> None:
+def test_an_unknown_encoder_suggests_the_closest_name() -> None:
     with pytest.raises(ConfigError, match="did you mean 'efficientnet-lite0'"):
         load_encoder("eficientnet-lite0")
 

@@ -69,5 +69,5 @@ def test_its_record_survives_json() -> None:
 
 
 def test_a_strip_that_would_fill_the_memory_is_refused() -> None:
-    with pytest.raises(ValueError, match="2000 × 1 px is too long a strip"):
+    with pytest.raises(ValueError, match="2000 × 1 px is too elongated"):
         PLAIN.pixels(Image.new("RGB", (2000, 1)))

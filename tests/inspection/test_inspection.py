@@ -1,4 +1,4 @@
-"""What an inspection finds: planted duplicates, leaks and oddities, counted and named; nothing where there is none."""
+"""Inspections find planted duplicates, leaks and oddities, and nothing in a clean dataset."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def inspect(content: dict[str, Any], **options: Any) -> Inspection:
     return inspect_dataset(ZeroShotDataset.from_arrays(**content), **options)
 
 
-def the_warning(found: Inspection) -> str:
-    assert found.verdict == "usable, with warnings"
-    (warning,) = found.warnings
+def the_warning(inspection: Inspection) -> str:
+    assert inspection.verdict == "usable, with warnings"
+    (warning,) = inspection.warnings
     return warning
 
 
 def test_a_dataset_with_nothing_wrong_is_ready_to_train() -> None:
-    found = inspect(arrays())
-    assert (found.warnings, found.verdict) == ((), "ready to train")
+    inspection = inspect(arrays())
+    assert (inspection.warnings, inspection.verdict) == ((), "ready to train")
 
 
-def test_the_record_is_plain_json_and_says_what_the_dataset_is() -> None:
+def test_the_record_is_plain_json_and_identifies_the_dataset() -> None:
     data = synthetic(SyntheticConfig(classes=10, unseen=3, rows=100, features=8))
     document = json.loads(json.dumps(inspect_dataset(data).as_dict(), allow_nan=False))
     assert document["sizes"] == data.sizes
@@ -83,9 +83,9 @@ def test_features_of_either_sign_come_with_the_flag_to_use() -> None:
 def test_all_zero_rows_are_counted_and_the_first_is_named() -> None:
     content = arrays()
     content["features"][[9, 6]] = 0.0  # both bees
-    found = inspect(content)
-    assert (found.features.zero_rows, found.features.first_zero_rows) == (2, (6, 9))
-    assert the_warning(found).startswith("2 rows of features are all zero (first: row 6)")
+    inspection = inspect(content)
+    assert (inspection.features.zero_rows, inspection.features.first_zero_rows) == (2, (6, 9))
+    assert the_warning(inspection).startswith("2 rows of features are all zero (first: row 6)")
 
 
 def test_many_constant_columns_are_a_warning() -> None:
@@ -99,8 +99,10 @@ def test_huge_and_tiny_values_neither_overflow_nor_vanish() -> None:
     content = arrays()
     content["features"][TRAIN] *= 3e38
     content["features"][[4, 5]] *= 1e-38
-    found = inspect(content)
-    assert found.features.mean_norm > 1e38 and found.duplicates.near == 0 and found.features.zero_rows == 0
+    inspection = inspect(content)
+    assert (
+        inspection.features.mean_norm > 1e38 and inspection.duplicates.near == 0 and inspection.features.zero_rows == 0
+    )
 
 
 # ---- Classes -----------------------------------------------------------------------------------------------
@@ -142,20 +144,20 @@ def test_classes_with_a_single_training_row_are_a_warning() -> None:
 def test_test_rows_are_counted_per_class_of_each_side() -> None:
     content = arrays()
     content["test_seen"], content["test_unseen"] = [4, 5, 10], [18, 19, 20, 24]
-    found = inspect(content)
-    seen, unseen = found.classes.test_seen_rows, found.classes.test_unseen_rows
+    inspection = inspect(content)
+    seen, unseen = inspection.classes.test_seen_rows, inspection.classes.test_unseen_rows
     assert seen is not None and (seen.min, seen.max) == (1, 2)
     assert unseen is not None and (unseen.min, unseen.max) == (1, 3)
-    assert found.leaks.unused_rows == 30 - 12 - 7
-    assert the_warning(found) == "1 seen class has no test row: left out of the seen accuracy"
+    assert inspection.leaks.unused_rows == 30 - 12 - 7
+    assert the_warning(inspection) == "1 seen class has no test row: left out of the seen accuracy"
 
 
-def test_what_the_dataset_notices_is_among_the_warnings() -> None:
+def test_notices_of_the_dataset_are_warnings() -> None:
     content = arrays()
     content["test_unseen"] = ROWS[LABELS == 3]
-    found = inspect(content)
-    assert found.classes.without_rows == ("zebra",)
-    assert found.warnings == found.notices == tuple(ZeroShotDataset.from_arrays(**content).notices)
+    inspection = inspect(content)
+    assert inspection.classes.without_rows == ("zebra",)
+    assert inspection.warnings == inspection.notices == tuple(ZeroShotDataset.from_arrays(**content).notices)
 
 
 # ---- Attributes --------------------------------------------------------------------------------------------
@@ -164,10 +166,10 @@ def test_what_the_dataset_notices_is_among_the_warnings() -> None:
 def test_equal_descriptors_of_a_seen_and_an_unseen_class_are_named() -> None:
     content = arrays()
     content["descriptors"][4] = 3 * content["descriptors"][1]  # the length does not count
-    found = inspect(content)
-    (pair,) = found.attributes.first_equal_pairs
+    inspection = inspect(content)
+    (pair,) = inspection.attributes.first_equal_pairs
     assert (pair.one, pair.one_seen, pair.other, pair.other_seen) == ("bee", True, "zebra", False)
-    assert the_warning(found).startswith(
+    assert the_warning(inspection).startswith(
         "1 pair of classes has the same descriptor, 1 with an unseen class (first: 'bee' and 'zebra')"
     )
 
@@ -186,7 +188,7 @@ def test_pairs_are_found_among_more_classes_than_fit_a_block() -> None:
     table = generator.random((2500, 12))
     table[2400], table[1100], table[1030] = table[3], table[1050], table[1050]
     n = len(table)
-    found = inspect(
+    inspection = inspect(
         {
             "features": generator.random((n, 4)),
             "labels": np.arange(n),
@@ -195,18 +197,18 @@ def test_pairs_are_found_among_more_classes_than_fit_a_block() -> None:
             "train": np.arange(n),
         }
     )
-    pairs = {(pair.one, pair.other) for pair in found.attributes.first_equal_pairs}
+    pairs = {(pair.one, pair.other) for pair in inspection.attributes.first_equal_pairs}
     assert pairs == {("c3", "c2400"), ("c1030", "c1050"), ("c1030", "c1100"), ("c1050", "c1100")}
 
 
-def test_constant_attributes_are_told_from_those_that_only_unseen_classes_vary() -> None:
+def test_attributes_that_only_unseen_classes_vary_are_not_constant() -> None:
     content = arrays()
     content["descriptors"][:, 2] = 1.5
     content["descriptors"][:3, 0] = 0.75
-    found = inspect(content)
-    assert (found.attributes.constant_columns, found.attributes.constant_among_seen) == ((2,), (0,))
-    assert any("the same for all classes (column 2)" in text for text in found.warnings)
-    assert any("all seen classes but not for unseen ones (column 0)" in text for text in found.warnings)
+    inspection = inspect(content)
+    assert (inspection.attributes.constant_columns, inspection.attributes.constant_among_seen) == ((2,), (0,))
+    assert any("the same for all classes (column 2)" in text for text in inspection.warnings)
+    assert any("all seen classes but not for unseen ones (column 0)" in text for text in inspection.warnings)
 
 
 def test_correlation_and_skewness_are_those_of_scipy() -> None:
@@ -233,10 +235,10 @@ def test_minus_one_in_a_non_negative_table_stands_for_missing(scaled: bool) -> N
     content["descriptors"][[1, 1, 4], [0, 3, 2]] = -1.0
     if scaled:
         content["descriptors"] /= np.linalg.norm(content["descriptors"], axis=1, keepdims=True)
-    found = inspect(content)
-    assert found.attributes.unit_norm is scaled
-    assert (found.attributes.missing_values, found.attributes.missing_classes) == (3, ("bee", "zebra"))
-    assert the_warning(found).startswith("3 attribute values are negative")
+    inspection = inspect(content)
+    assert inspection.attributes.unit_norm is scaled
+    assert (inspection.attributes.missing_values, inspection.attributes.missing_classes) == (3, ("bee", "zebra"))
+    assert the_warning(inspection).startswith("3 attribute values are negative")
 
 
 @pytest.mark.parametrize("table", [np.random.default_rng(0).standard_normal((5, 20)), 1.0 - 2 * np.eye(5)])
@@ -248,7 +250,7 @@ def test_negative_values_that_are_values_are_not_missing(table: Any) -> None:
 def test_the_missing_values_of_the_real_awa_are_found(real_data: Path, key: str) -> None:
     content = scipy.io.loadmat(real_data / "xlsa17" / "data" / "AWA2" / "att_splits.mat")
     where = content["original_att"].T == -1
-    found = inspect(
+    inspection = inspect(
         {
             "features": np.eye(50) + 0.1,
             "labels": np.arange(50),
@@ -257,9 +259,9 @@ def test_the_missing_values_of_the_real_awa_are_found(real_data: Path, key: str)
             "train": np.arange(50),
         }
     )
-    assert found.benchmark == "AWA2"
-    assert found.attributes.missing_values == where.sum() == 4
-    assert len(found.attributes.missing_classes) == where.any(axis=1).sum()
+    assert inspection.benchmark == "AWA2"
+    assert inspection.attributes.missing_values == where.sum() == 4
+    assert len(inspection.attributes.missing_classes) == where.any(axis=1).sum()
 
 
 # ---- Duplicates --------------------------------------------------------------------------------------------
@@ -272,8 +274,8 @@ def test_planted_duplicates_are_counted_and_named() -> None:
     features[20] = features[7]  # an okapi that was trained as a bee
     features[11] = 2 * features[8] + 1e-3  # a bee, brighter
     content["image_files"] = [f"{NAMES[label]}/{row}.jpg" for row, label in enumerate(LABELS)]
-    found = inspect(content)
-    facts = found.duplicates
+    inspection = inspect(content)
+    facts = inspection.duplicates
     assert (facts.near, facts.exact, facts.other_label) == (3, 2, 1)
     assert (facts.in_test_seen, facts.in_test_unseen) == (2, 1)
     assert [(p.row, p.train_row, p.exact, p.other_label) for p in facts.first] == [
@@ -283,7 +285,9 @@ def test_planted_duplicates_are_counted_and_named() -> None:
     ]
     assert (facts.first[1].file, facts.first[1].train_file) == ("okapi/20.jpg", "bee/7.jpg")
     assert (facts.first[1].class_name, facts.first[1].train_class) == ("okapi", "bee")
-    assert the_warning(found).startswith("3 test rows (nearly) equal a training row, 2 exactly, 1 of another class")
+    assert the_warning(inspection).startswith(
+        "3 test rows (nearly) equal a training row, 2 exactly, 1 of another class"
+    )
 
 
 def test_the_threshold_of_near_is_a_cosine_distance() -> None:
@@ -291,8 +295,8 @@ def test_the_threshold_of_near_is_a_cosine_distance() -> None:
     content["features"][4] = content["features"][1] + np.float32(0.01) * content["features"][2]
     distance = float(scipy.spatial.distance.cosine(*content["features"][[4, 1]].astype(float)))
     assert inspect(content, near=1.01 * distance).duplicates.near == 1
-    found = inspect(content, near=0.99 * distance).duplicates
-    assert found.near == 0 and found.closest == pytest.approx(distance, rel=1e-9)
+    inspection = inspect(content, near=0.99 * distance).duplicates
+    assert inspection.near == 0 and inspection.closest == pytest.approx(distance, rel=1e-9)
 
 
 def test_all_zero_rows_equal_each_other_and_minus_zero_is_zero() -> None:
@@ -313,11 +317,11 @@ def test_equal_training_rows_of_different_classes_contradict_each_other() -> Non
     content = arrays()
     content["features"][[3, 13]] = content["features"][0]  # ants 0 and 3, cow 13
     content["features"][7] = content["features"][6]  # two bees: repeated, but no contradiction
-    found = inspect(content)
-    facts = found.duplicates
+    inspection = inspect(content)
+    facts = inspection.duplicates
     assert (facts.train_repeats, facts.contradictions) == (3, 3)
     assert [(p.row, p.train_row) for p in facts.first_contradictions] == [(13, 0)]
-    assert the_warning(found).startswith(
+    assert the_warning(inspection).startswith(
         "3 training rows equal one of another class (first: rows 0 'ant' and 13 'cow')"
     )
 
@@ -325,8 +329,8 @@ def test_equal_training_rows_of_different_classes_contradict_each_other() -> Non
 def test_a_dataset_too_large_to_compare_is_sampled_but_exact_duplicates_are_all_found() -> None:
     content = arrays()
     content["features"][content["test_unseen"]] = content["features"][0]
-    found = inspect(content, most_operations=2 * 12 * 8 * 5).duplicates  # five test rows' worth
-    assert (found.compared_rows, found.test_rows, found.exact) == (5, 18, 12)
+    inspection = inspect(content, most_operations=2 * 12 * 8 * 5).duplicates  # five test rows' worth
+    assert (inspection.compared_rows, inspection.test_rows, inspection.exact) == (5, 18, 12)
 
 
 def test_a_dataset_without_test_rows_has_no_duplicates() -> None:
@@ -372,9 +376,9 @@ def test_float16_and_memory_mapped_features_are_inspected_as_they_are(tmp_path: 
     save_bundle(half, tmp_path / "x.npz")
     mapped = load_bundle(tmp_path / "x.npz")
     assert isinstance(mapped.features, np.memmap)
-    found = inspect_dataset(mapped)
-    assert found.features.dtype == "float16"
-    assert found.duplicates.closest == pytest.approx(inspect_dataset(data).duplicates.closest, rel=1e-2)
+    inspection = inspect_dataset(mapped)
+    assert inspection.features.dtype == "float16"
+    assert inspection.duplicates.closest == pytest.approx(inspect_dataset(data).duplicates.closest, rel=1e-2)
 
 
 # ---- Leaks -------------------------------------------------------------------------------------------------
@@ -385,9 +389,9 @@ def test_image_files_on_both_sides_of_the_split_are_named() -> None:
     files = [f"{row}.jpg" for row in ROWS]
     files[4], files[5], files[29] = "1.jpg", "", "28.jpg"  # row 5 has no file; rows 28 and 29 are both test
     files[0] = ""
-    found = inspect(content | {"image_files": files})
-    assert (found.leaks.files_in_both, found.leaks.first_files_in_both) == (1, ("1.jpg",))
-    assert the_warning(found).startswith("1 image file has rows in train and in test (first: 1.jpg)")
+    inspection = inspect(content | {"image_files": files})
+    assert (inspection.leaks.files_in_both, inspection.leaks.first_files_in_both) == (1, ("1.jpg",))
+    assert the_warning(inspection).startswith("1 image file has rows in train and in test (first: 1.jpg)")
 
 
 def test_rows_on_the_other_side_of_the_official_split_are_counted() -> None:
@@ -395,9 +399,9 @@ def test_rows_on_the_other_side_of_the_official_split_are_counted() -> None:
     assert inspect(arrays() | {"is_train": official}).verdict == "ready to train"
     official[[TRAIN[0], TRAIN[5], 4]] ^= True
     official[29] = True  # all rows of an unseen class are test rows, whatever the official split says
-    found = inspect(arrays() | {"is_train": official})
-    assert (found.leaks.train_rows_held_out, found.leaks.test_rows_given_out) == (2, 1)
-    assert len(found.warnings) == 2
+    inspection = inspect(arrays() | {"is_train": official})
+    assert (inspection.leaks.train_rows_held_out, inspection.leaks.test_rows_given_out) == (2, 1)
+    assert len(inspection.warnings) == 2
 
 
 def test_without_files_and_an_official_split_nothing_is_claimed_of_them() -> None:

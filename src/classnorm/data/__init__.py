@@ -1,4 +1,4 @@
-"""Datasets: what they are, where they come from, and how validation splits are made of them."""
+"""Zero-shot datasets, their file formats, and validation splits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
     "validation_dataset",
 ]
 
-_SIMULATED_ROWS = 15_000  # about as many as SUN and CUB have
+_SIMULATED_ROWS = 15_000  # about the size of SUN and CUB
 
 
 def load(source: str | Path, *, features: str = "res101", attributes: AttributesKey = "att") -> ZeroShotDataset:
@@ -39,9 +39,9 @@ def load(source: str | Path, *, features: str = "res101", attributes: Attributes
 
     Args:
         source: ``glyphs`` or ``glyphs-light`` (embedded), ``synthetic`` or ``synthetic:classes=1000,…``, a folder with
-            `att_splits.mat`, ``simulated:FOLDER`` (its attributes alone, with drawn features), or an `.npz` bundle.
-        features: which feature file of a folder.
-        attributes: which attribute table of a folder, ``att`` or ``original_att``.
+            `att_splits.mat`, ``simulated:FOLDER`` (its attributes with random features), or an `.npz` bundle.
+        features: feature file in the folder, without `.mat`.
+        attributes: attribute table in the folder, ``att`` or ``original_att``.
     """
     name = str(source)
     if name in ("glyphs", "glyphs-light"):
@@ -57,11 +57,7 @@ def load(source: str | Path, *, features: str = "res101", attributes: Attributes
     if path.suffix == ".npz":
         return load_bundle(path)
     if path.exists():
-        raise DataError(f"{path}: not a dataset; give a folder with att_splits.mat or an .npz bundle")
+        raise DataError(f"{path}: not a dataset; use a folder with att_splits.mat or an .npz bundle")
     near = difflib.get_close_matches(name, ("glyphs", "glyphs-light", "synthetic"), n=1, cutoff=0.7)
-    hint = (
-        f"did you mean {near[0]}?"
-        if near
-        else "give glyphs, glyphs-light, a folder with att_splits.mat, or an .npz bundle"
-    )
-    raise DataError(f"{path}: no such dataset; {hint}")
+    choices = "use glyphs, glyphs-light, a folder with att_splits.mat, or an .npz bundle"
+    raise DataError(f"{path}: no such dataset; {f'did you mean {near[0]}?' if near else choices}")

@@ -1,4 +1,4 @@
-"""`.npz` bundles: one file with features, labels, descriptors, class names and the split."""
+"""`.npz` bundles: features, labels, descriptors, class names and the split in one file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPTIONAL = ("name", "image_files", "is_train", "provenance")
 
 
 def load_bundle(path: Path) -> ZeroShotDataset:
-    """Read a bundle; uncompressed features stay memory-mapped."""
+    """Read a bundle; large uncompressed arrays are memory-mapped."""
     content = read_npz(path, _KEYS, _OPTIONAL)
     return ZeroShotDataset.from_arrays(
         content["features"],
@@ -41,20 +41,17 @@ def load_bundle(path: Path) -> ZeroShotDataset:
 
 
 def save_bundle(dataset: ZeroShotDataset, path: Path) -> None:
-    """Write `dataset` as an uncompressed bundle, so that its features can be memory-mapped."""
+    """Write `dataset` as an uncompressed bundle, which can be memory-mapped."""
     write_bundle(path, ImageTable.of(dataset), row_chunks(dataset.features))
 
 
 def write_bundle(path: Path, table: ImageTable, features: Iterable[FloatArray]) -> None:
-    """Write an uncompressed bundle: what the table tells, and its features, one block of rows at a time."""
-    split = table.split
+    """Write an uncompressed bundle of a table and its features, given as blocks of rows."""
     arrays: dict[str, npt.NDArray[Any] | None] = {
         "labels": table.labels,
         "descriptors": table.descriptors,
         "class_names": np.array(table.class_names),
-        "train_idx": None if split is None else split.train,
-        "test_seen_idx": None if split is None else split.test_seen,
-        "test_unseen_idx": None if split is None else split.test_unseen,
+        **{f"{part}_idx": rows for part, rows in (table.split.parts.items() if table.split else ())},
         "name": np.array(table.name),
         "provenance": np.array([f"{key}={value}" for key, value in table.provenance.items()], dtype=np.str_),
         "image_files": np.array(table.files) if table.files else None,
@@ -75,7 +72,7 @@ def write_bundle(path: Path, table: ImageTable, features: Iterable[FloatArray]) 
 
 
 def read_npz(path: Path, keys: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, npt.NDArray[Any]]:
-    """The named arrays of an `.npz` file, never unpickled; large uncompressed ones are memory-mapped."""
+    """Read arrays of an `.npz` file without unpickling; large uncompressed arrays are memory-mapped."""
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     try:
@@ -85,51 +82,43 @@ def read_npz(path: Path, keys: tuple[str, ...], optional: tuple[str, ...] = ()) 
         with archive:
             missing = [key for key in keys if key not in archive]
             if missing:
-                raise DataError(f"{path}: the array {missing[0]!r} is missing; a bundle holds {', '.join(keys)}")
+                raise DataError(f"{path}: the array {missing[0]!r} is missing; a bundle contains {', '.join(keys)}")
             return {key: _mapped(path, key, archive) for key in (*keys, *optional) if key in archive}
     except (DataError, MemoryError):
         raise
-    except Exception as error:  # zipfile, zlib and numpy raise many kinds on a damaged file
-        raise DataError(f"{path}: not a readable .npz bundle; it is damaged, or was not written by np.savez") from error
+    except Exception as error:  # zipfile, zlib and numpy raise many types on a damaged file
+        raise DataError(f"{path}: not a readable .npz bundle; it is damaged or was not written by np.savez") from error
 
 
 def provenance_of(content: dict[str, npt.NDArray[Any]], path: Path) -> dict[str, str]:
-    """The array `provenance` of a file, texts of the form key=value, as a mapping."""
+    """Return the array `provenance`, strings of the form key=value, as a dict."""
     pairs = [pair.partition("=") for pair in texts(content.get("provenance", np.array([])))]
     if not all(separator for _, separator, _ in pairs):
-        raise DataError(f"{path}: provenance must hold texts of the form key=value")
+        raise DataError(f"{path}: provenance must contain strings of the form key=value")
     return {key: value for key, _, value in pairs}
 
 
 def texts(array: npt.NDArray[Any]) -> list[str]:
-    """The entries of an array as text, also where it holds bytes."""
+    """Return the entries of an array as strings, decoding bytes."""
     return [text.decode() if isinstance(text, bytes) else str(text) for text in array.reshape(-1).tolist()]
 
 
-def _holds_objects(path: Path, key: str) -> DataError:
-    return DataError(
-        f"{path}: the array {key!r} holds Python objects, which are never loaded; "
-        "save numbers as numbers and names with np.array(names, dtype=str)"
-    )
-
-
 def _mapped(path: Path, key: str, archive: Any) -> npt.NDArray[Any]:
-    """One array of the archive; memory-mapped if it is stored uncompressed and over 1 MB."""
+    """Return an array of the archive; memory-mapped if it is uncompressed and at least 1 MB."""
     info = archive.zip.getinfo(f"{key}.npy" if f"{key}.npy" in archive.zip.namelist() else key)
-    if info.compress_type != zipfile.ZIP_STORED or info.file_size < 1 << 20:
-        try:
-            return np.asarray(archive[key])
-        except ValueError as error:
-            if "pickle" not in str(error).lower():
-                raise
-            raise _holds_objects(path, key) from error
-    with path.open("rb") as file:
-        file.seek(info.header_offset + 26)  # local header: lengths of name and extra field
-        name_length, extra_length = np.frombuffer(file.read(4), dtype="<u2")
-        file.seek(info.header_offset + 30 + int(name_length) + int(extra_length))
-        version = np.lib.format.read_magic(file)
+    with archive.zip.open(info) as entry:
+        version = np.lib.format.read_magic(entry)
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read_header(file)
-        if dtype.hasobject:
-            raise _holds_objects(path, key)
-        return np.memmap(path, dtype=dtype, mode="r", offset=file.tell(), shape=shape, order="F" if fortran else "C")
+        shape, fortran, dtype = read_header(entry)
+        header_length = entry.tell()
+    if dtype.hasobject:
+        raise DataError(
+            f"{path}: the array {key!r} holds Python objects, which are never loaded; "
+            "save numbers as numbers and names with np.array(names, dtype=str)"
+        )
+    if info.compress_type != zipfile.ZIP_STORED or info.file_size < 1 << 20:
+        return np.asarray(archive[key])
+    with path.open("rb") as file:
+        file.seek(info.header_offset + 26)  # local header: lengths of the name and the extra field
+        offset = info.header_offset + 30 + int(np.frombuffer(file.read(4), dtype="<u2").sum()) + header_length
+    return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order="F" if fortran else "C")

@@ -1,9 +1,8 @@
-"""CUB-200-2011 as it is published: text files whose lines are joined by the number they start with."""
+"""CUB-200-2011 as published: text files with lines of the form `ID TEXT`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,23 +12,21 @@ from classnorm.errors import DataError
 
 __all__ = ["read_cub", "read_cub_classes", "read_cub_split"]
 
-_ATTRIBUTES = Path("attributes") / "class_attribute_labels_continuous.txt"
-
 
 def read_cub(root: Path) -> ImageTable:
-    """The images of CUB's folder, with their classes and, where there are any, the split and the attributes."""
+    """Read the images of CUB's folder with their classes, and the split and attributes if present."""
     files, label_ids, class_names = (
         _numbered(root / f"{name}.txt") for name in ("images", "image_class_labels", "classes")
     )
     position = {number: i for i, number in enumerate(class_names)}
     for number, file in files.items():
         if label_ids.get(number) not in position:
-            raise DataError(f"{root / 'image_class_labels.txt'}: no class of classes.txt for image {number} ({file})")
+            raise DataError(f"{root / 'image_class_labels.txt'}: image {number} ({file}) has no class in classes.txt")
     is_train = None
     if (root / "train_test_split.txt").is_file():
         flags = _numbered(root / "train_test_split.txt")
         if not all(flags.get(number) in ("0", "1") for number in files):
-            raise DataError(f"{root / 'train_test_split.txt'}: must say 0 or 1 for each image of images.txt")
+            raise DataError(f"{root / 'train_test_split.txt'}: must contain 0 or 1 for each image in images.txt")
         is_train = np.array([flags[number] == "1" for number in files])
     names, descriptors = read_cub_classes(root)
     return ImageTable(
@@ -45,14 +42,22 @@ def read_cub(root: Path) -> ImageTable:
 
 
 def read_cub_classes(root: Path) -> tuple[tuple[str, ...], npt.NDArray[np.float32] | None]:
-    """Class names of CUB's layout, and their attributes [n_classes, d_a] where there are any."""
+    """Read the class names of CUB's folder, and their attributes [n_classes, d_a] if present."""
     names = tuple(_numbered(root / "classes.txt").values())
-    path = root / _ATTRIBUTES
-    return names, _cub_attributes(path, len(names)) if path.is_file() else None
+    path = root / "attributes" / "class_attribute_labels_continuous.txt"
+    if not path.is_file():
+        return names, None
+    try:
+        table: npt.NDArray[np.float32] = np.loadtxt(path, dtype=np.float32, ndmin=2)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not a table of numbers ({error})") from error
+    if len(table) != len(names):
+        raise DataError(f"{path}: {len(table)} rows for {len(names)} classes; it must have one per class")
+    return names, table
 
 
 def read_cub_split(path: Path) -> list[tuple[str, str]]:
-    """(image, flag) for each line of `train_test_split.txt`, with its `images.txt` beside it."""
+    """Read (image, flag) from each line of `train_test_split.txt`; `images.txt` must be in the same folder."""
     names = path.with_name("images.txt")
     flags, files = _numbered(path), _numbered(names)
     unknown = next((number for number in flags if number not in files), None)
@@ -62,23 +67,12 @@ def read_cub_split(path: Path) -> list[tuple[str, str]]:
 
 
 def _numbered(path: Path) -> dict[str, str]:
-    """The lines of a file, `ID TEXT` each, in order."""
+    """Read a file with lines `ID TEXT`."""
     try:
         lines = [line.split(maxsplit=1) for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not readable ({error}); CUB's layout needs it") from error
+        raise DataError(f"{path}: not readable ({error}); CUB's layout requires it") from error
     for line in lines:
         if len(line) != 2:
             raise DataError(f"{path}: the line {' '.join(line)!r} is not of the form: number text")
     return {number: text.strip() for number, text in lines}
-
-
-def _cub_attributes(path: Path, n_classes: int) -> npt.NDArray[np.float32]:
-    """[n_classes, d_a], in the order of classes.txt."""
-    try:
-        table: npt.NDArray[Any] = np.loadtxt(path, dtype=np.float32, ndmin=2)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not a table of numbers ({error})") from error
-    if len(table) != n_classes:
-        raise DataError(f"{path}: {len(table)} rows for {n_classes} classes; one per class of classes.txt is expected")
-    return table

@@ -1,4 +1,4 @@
-"""`ZeroShotDataset`: features, labels, class descriptors and a split, checked once, at the door."""
+"""`ZeroShotDataset`: features, labels, class descriptors and a split, validated on construction."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,8 @@ __all__ = [
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.int64]
 
-_LARGEST = 2**53  # whole number that a double holds exactly
-_CHUNK = 4096  # rows looked at together, so that a memory-mapped file is never read whole
+_LARGEST = 2**53  # up to here float64 represents every integer exactly
+_CHUNK = 4096  # rows per block, so that a memory-mapped file is never fully in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,20 +43,30 @@ class Split:
     test_seen: IntArray
     test_unseen: IntArray
 
+    @classmethod
+    def from_masks(cls, is_unseen: npt.NDArray[np.bool_], is_test: npt.NDArray[np.bool_]) -> Split:
+        """Split rows by two masks [n_rows]; all rows of unseen classes are test rows."""
+        return cls(*map(np.flatnonzero, (~is_unseen & ~is_test, ~is_unseen & is_test, is_unseen)))
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Name of the part → its rows."""
+        return {"train": self.train, "test_seen": self.test_seen, "test_unseen": self.test_unseen}
+
     @cached_property
     def checksum(self) -> str:
-        """SHA-256 of the sorted row numbers: two published versions of a split differ here."""
+        """SHA-256 of the sorted row numbers."""
         digest = hashlib.sha256()
-        for rows in (self.train, self.test_seen, self.test_unseen):
+        for rows in self.parts.values():
             digest.update(np.sort(rows).astype("<i8").tobytes() + b"|")
         return digest.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
 class ZeroShotDataset:
-    """Everything a zero-shot method may know. Make one with `from_arrays`, which checks it.
+    """Everything a zero-shot method may use. `from_arrays` validates its arguments.
 
-    A class is *seen* if it has a training row; every other class is unseen, whether it has test rows or not.
+    A class is *seen* if it has a training row; all other classes are unseen, even without test rows.
     """
 
     name: str
@@ -64,9 +75,9 @@ class ZeroShotDataset:
     descriptors: npt.NDArray[np.float32]  # [n_classes, d_a]
     class_names: tuple[str, ...]
     split: Split
-    provenance: dict[str, str] = field(default_factory=dict)  # which features, which attributes, which split
+    provenance: dict[str, str] = field(default_factory=dict)  # source of the features, attributes and split
     image_files: tuple[str, ...] | None = None
-    is_train: npt.NDArray[np.bool_] | None = None  # an official train/test image split, for continual streams
+    is_train: npt.NDArray[np.bool_] | None = None  # official train/test split of the images, for continual streams
     images: npt.NDArray[np.uint8] | None = None  # [n_rows, height, width], possibly memory-mapped
 
     @classmethod
@@ -87,18 +98,18 @@ class ZeroShotDataset:
         is_train: npt.ArrayLike | None = None,
         images: npt.NDArray[np.uint8] | None = None,
     ) -> ZeroShotDataset:
-        """Check the arrays and make a dataset of them.
+        """Validate the arrays and build a dataset from them.
 
         Args:
-            features: [n_rows, d_z]; float16 and memory-mapped arrays stay what they are, the rest becomes float32.
+            features: [n_rows, d_z]; float16 and memory-mapped arrays are kept, others are converted to float32.
             labels: [n_rows], 0-based index into `class_names`.
-            descriptors: [n_classes, d_a], one row per class, unseen ones too.
+            descriptors: [n_classes, d_a], one row per class, including unseen classes.
             class_names: one distinct name per class.
-            train, test_seen, test_unseen: 0-based row numbers that do not overlap.
-            where: the file or object that error messages should name.
+            train, test_seen, test_unseen: disjoint 0-based row numbers.
+            where: file or object named in error messages; `name` by default.
 
         Raises:
-            DataError: in one line, what is wrong, where, and what to do.
+            DataError: an array is invalid.
 
         >>> data = ZeroShotDataset.from_arrays(
         ...     np.eye(4), [0, 0, 1, 2], np.eye(3), ["cat", "dog", "okapi"], train=[0, 1], test_seen=[], test_unseen=[3]
@@ -107,19 +118,20 @@ class ZeroShotDataset:
         ('okapi', [True, False, False])
         """
         where = where or name
-        names = _check_names(class_names, where)
+        names = tuple(map(str, class_names))
+        if len(names) < 2:
+            raise DataError(f"{where}: {len(names)} class names; at least 2 classes are needed")
+        check_distinct(names, where)
         table = check_descriptors(descriptors, names, where)
         matrix = check_features(features, where)
         n_rows = len(matrix)
         index = _check_labels(labels, n_rows, len(names), where)
-        split = Split(*(_check_rows(rows, part, n_rows, where) for rows, part in (
-            (train, "train"), (test_seen, "test_seen"), (test_unseen, "test_unseen"))))  # fmt: skip
+        parts = {"train": train, "test_seen": test_seen, "test_unseen": test_unseen}
+        split = Split(**{part: _check_rows(rows, part, n_rows, where) for part, rows in parts.items()})
         _check_split(split, index, names, where)
-        for what, column in (("image_files", image_files), ("is_train", is_train), ("images", images)):
-            if column is not None and len(np.atleast_1d(column)) != n_rows:
-                raise DataError(
-                    f"{where}: {what} has {len(np.atleast_1d(column))} entries for {n_rows} rows; give one per row"
-                )
+        for key, column in (("image_files", image_files), ("is_train", is_train), ("images", images)):
+            if column is not None and (length := len(np.atleast_1d(column))) != n_rows:
+                raise DataError(f"{where}: {key} has {length} entries for {n_rows} rows; give one per row")
         return cls(
             name=name,
             features=matrix,
@@ -128,32 +140,31 @@ class ZeroShotDataset:
             class_names=names,
             split=split,
             provenance=dict(provenance or {}),
-            image_files=None if image_files is None else tuple(str(file) for file in image_files),
+            image_files=None if image_files is None else tuple(map(str, image_files)),
             is_train=None if is_train is None else np.asarray(is_train, dtype=bool),
             images=images,
         )
 
     def restricted(self, classes: IntArray) -> ZeroShotDataset:
-        """The dataset of these classes alone, in this order; rows of other classes have the label −1 and no part."""
+        """Keep only these classes, in this order. Rows of other classes get label −1 and leave the split."""
         position = np.full(self.n_classes, -1, dtype=np.int64)
         position[classes] = np.arange(len(classes))
         labels = np.where(self.labels >= 0, position[self.labels], -1)
-        parts = (self.split.train, self.split.test_seen, self.split.test_unseen)
         return replace(
             self,
             labels=labels,
             descriptors=self.descriptors[classes],
             class_names=tuple(self.class_names[c] for c in classes),
-            split=Split(*(rows[labels[rows] >= 0] for rows in parts)),
+            split=Split(*(rows[labels[rows] >= 0] for rows in self.split.parts.values())),
         )
 
     @cached_property
     def benchmark(self) -> str | None:
-        """CUB, SUN, AWA1, AWA2 or APY, by the class names; None for any other dataset."""
+        """CUB, SUN, AWA1, AWA2 or APY, recognised by the class names; None for other datasets."""
         return recognise(self.class_names, self.n_rows)
 
     def example_positions(self, most: int = 24) -> IntArray:
-        """Positions in the test rows: one of each of a few unseen classes, spread evenly over them."""
+        """Positions in `test_rows` of examples: one row per class, from up to `most` evenly spaced unseen classes."""
         labels = self.labels[self.test_rows]
         candidates = np.flatnonzero(~self.seen[labels])
         classes, first = np.unique(labels[candidates], return_index=True)
@@ -169,7 +180,7 @@ class ZeroShotDataset:
 
     @cached_property
     def nonnegative(self) -> bool:
-        """Whether no training feature is negative, as after average pooling of ReLU outputs."""
+        """Whether all training features are ≥ 0, as after average pooling of ReLU outputs."""
         train = self.split.train
         blocks = (self.features[train[i : i + _CHUNK]] for i in range(0, len(train), _CHUNK))
         return all(block.min() >= 0 for block in blocks)
@@ -194,12 +205,10 @@ class ZeroShotDataset:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The sizes that every result carries."""
+        """Numbers of rows, classes and dimensions, as recorded in every result."""
         return {
             "rows": self.n_rows,
-            "train_rows": len(self.split.train),
-            "test_seen_rows": len(self.split.test_seen),
-            "test_unseen_rows": len(self.split.test_unseen),
+            **{f"{part}_rows": len(rows) for part, rows in self.split.parts.items()},
             "classes": self.n_classes,
             "seen_classes": int(self.seen.sum()),
             "unseen_classes": int((~self.seen).sum()),
@@ -215,8 +224,7 @@ class ZeroShotDataset:
             digest.update(np.ascontiguousarray(chunk).tobytes())
         for array in (self.labels, self.descriptors):
             digest.update(np.ascontiguousarray(array).tobytes())
-        digest.update("\n".join(self.class_names).encode())
-        digest.update(self.split.checksum.encode())
+        digest.update(("\n".join(self.class_names) + self.split.checksum).encode())
         return digest.hexdigest()
 
     @cached_property
@@ -226,34 +234,31 @@ class ZeroShotDataset:
 
     @property
     def notices(self) -> list[str]:
-        """What is legal but worth knowing."""
+        """Warnings about a valid dataset."""
         notices = []
         if self.provenance.get("features") == "simulated":
-            notices.append("features are simulated: scores tell how a method behaves, not how well it recognises")
-        present = np.zeros(self.n_classes, dtype=bool)
-        present[self.labels[self.split.train]] = True
-        present[self.labels[self.test_rows]] = True
-        absent = [self.class_names[c] for c in np.flatnonzero(~present)]
+            notices.append("features are simulated: scores show how a method behaves, not how accurate it is")
+        present = self.labels[np.concatenate(list(self.split.parts.values()))]
+        absent = [self.class_names[c] for c in np.setdiff1d(np.arange(self.n_classes), present)]
         if absent:
             some = ", ".join(absent[:3]) + (", …" if len(absent) > 3 else "")
             notices.append(
-                f"{len(absent)} class{'es are' if len(absent) > 1 else ' is'} without training or test row ({some}): "
+                f"{len(absent)} class{'es have' if len(absent) > 1 else ' has'} no training or test row ({some}): "
                 "competing for every prediction, left out of the averages"
             )
-        for part, what in ((self.split.test_seen, "seen"), (self.split.test_unseen, "unseen")):
-            if not len(part):
-                notices.append(f"no test rows of {what} classes: their accuracy and the harmonic mean are undefined")
-        return notices
+        empty = [kind for kind in ("seen", "unseen") if not len(self.split.parts[f"test_{kind}"])]
+        undefined = "their accuracy and the harmonic mean are undefined"
+        return notices + [f"no test rows of {kind} classes: {undefined}" for kind in empty]
 
 
 def row_chunks(features: FloatArray) -> Iterator[FloatArray]:
-    """Successive blocks of rows."""
+    """Iterate over blocks of rows."""
     for start in range(0, len(features), _CHUNK):
         yield features[start : start + _CHUNK]
 
 
 def check_features(features: npt.ArrayLike, where: str) -> FloatArray:
-    """A finite [n, d] matrix in float32 or float16, memory-mapped if it was."""
+    """Return a finite [n, d] matrix in float32 or float16; memory-mapped input stays memory-mapped."""
     matrix = np.asanyarray(features)
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
         raise DataError(
@@ -265,7 +270,7 @@ def check_features(features: npt.ArrayLike, where: str) -> FloatArray:
         with np.errstate(over="ignore"):
             matrix = matrix.astype(np.float32)
     for number, chunk in enumerate(row_chunks(matrix)):
-        # A sum is finite only if its parts are; it may overflow, so the slow look decides.
+        # A finite sum implies finite values. An infinite one may be overflow, so check each value.
         with np.errstate(invalid="ignore", over="ignore"):
             total = chunk.sum(dtype=np.float64)
         if not np.isfinite(total):
@@ -273,13 +278,13 @@ def check_features(features: npt.ArrayLike, where: str) -> FloatArray:
             if len(bad):
                 raise DataError(
                     f"{where}: features of row {number * _CHUNK + int(bad[0])} (0-based) hold NaN or infinity; "
-                    "remove or repair that row"
+                    "remove or correct that row"
                 )
     return matrix
 
 
 def check_descriptors(descriptors: npt.ArrayLike, names: Sequence[str], where: str) -> npt.NDArray[np.float32]:
-    """A finite [n_classes, d_a] table without an all-zero row."""
+    """Return a finite [n_classes, d_a] table without all-zero rows."""
     table = np.asarray(descriptors)
     if table.ndim != 2 or table.dtype.kind not in "fiub" or table.shape[1] == 0:
         raise DataError(
@@ -295,47 +300,31 @@ def check_descriptors(descriptors: npt.ArrayLike, names: Sequence[str], where: s
         table = table.astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
     if len(bad):
-        raise DataError(f"{where}: the descriptor of class {names[bad[0]]!r} holds NaN or infinity; repair it")
+        raise DataError(f"{where}: the descriptor of class {names[bad[0]]!r} holds NaN or infinity; correct it")
     zero = np.flatnonzero(~table.any(axis=1))
     if len(zero):
-        raise DataError(
-            f"{where}: the descriptor of class {names[zero[0]]!r} is all zero; it describes nothing, fill it in"
-        )
+        raise DataError(f"{where}: the descriptor of class {names[zero[0]]!r} is all zero; fill it in")
     return table
-
-
-def _check_names(class_names: Sequence[str], where: str) -> tuple[str, ...]:
-    names = tuple(str(name) for name in class_names)
-    if len(names) < 2:
-        raise DataError(f"{where}: {len(names)} class names; at least 2 classes are needed")
-    check_distinct(names, where)
-    return names
 
 
 def check_distinct(names: Iterable[str], where: str) -> None:
     """Raise a `DataError` if a class name occurs twice."""
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise DataError(f"{where}: class name {twice[0]!r} occurs twice; names must be distinct")
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise DataError(f"{where}: class name {repeated[0]!r} occurs twice; names must be distinct")
 
 
-def check_integers(values: npt.ArrayLike, what: str, where: str) -> IntArray:
-    """A flat array of whole numbers; floats may hold them."""
+def check_integers(values: npt.ArrayLike, key: str, where: str) -> IntArray:
+    """Return a flat array of integers; integer-valued floats are converted."""
     array = np.asarray(values)
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
-    whole = array.dtype.kind == "f" and (np.abs(array) <= _LARGEST).all() and np.array_equal(array, np.round(array))
-    if array.dtype.kind not in "iu" and not whole:
-        raise DataError(f"{where}: {what} must be whole numbers, not {array.dtype}{_remedy(array)}")
+    integral = array.dtype.kind == "f" and (np.abs(array) <= _LARGEST).all() and (array == np.round(array)).all()
+    if array.dtype.kind not in "iu" and not integral:
+        name_hint = "; give the index of each name in class_names"
+        hints = {"b": "; convert the mask to row numbers with np.flatnonzero", "U": name_hint, "S": name_hint}
+        raise DataError(f"{where}: {key} must be whole numbers, not {array.dtype}{hints.get(array.dtype.kind, '')}")
     return array.reshape(-1).astype(np.int64)
-
-
-def _remedy(array: npt.NDArray[Any]) -> str:
-    if array.dtype.kind == "b":
-        return "; turn the mask into row numbers with np.flatnonzero"
-    if array.dtype.kind in "US":
-        return "; give the index of each name in class_names"
-    return ""
 
 
 def _check_labels(labels: npt.ArrayLike, n_rows: int, n_classes: int, where: str) -> IntArray:
@@ -347,7 +336,7 @@ def _check_labels(labels: npt.ArrayLike, n_rows: int, n_classes: int, where: str
     bad = np.flatnonzero((index < 0) | (index >= n_classes))
     if len(bad):
         raise DataError(
-            f"{where}: label {int(index[bad[0]])} of row {int(bad[0])} (0-based) is out of range; "
+            f"{where}: label {index[bad[0]]} of row {bad[0]} (0-based) is out of range; "
             f"{n_classes} classes allow 0 to {n_classes - 1}"
         )
     return index
@@ -357,36 +346,33 @@ def _check_rows(rows: npt.ArrayLike, part: str, n_rows: int, where: str) -> IntA
     index = check_integers(rows, f"{part} rows", where)
     bad = index[(index < 0) | (index >= n_rows)]
     if len(bad):
-        raise DataError(
-            f"{where}: {part} names row {int(bad[0])} (0-based), but there are {n_rows} rows; check the split"
-        )
+        raise DataError(f"{where}: {part} names row {bad[0]} (0-based), but there are {n_rows} rows; check the split")
     values, counts = np.unique(index, return_counts=True)
     if (counts > 1).any():
-        raise DataError(f"{where}: {part} names row {int(values[counts > 1][0])} (0-based) twice; check the split")
+        raise DataError(f"{where}: {part} names row {values[counts > 1][0]} (0-based) twice; check the split")
     return index
 
 
 def _check_split(split: Split, labels: IntArray, names: tuple[str, ...], where: str) -> None:
     if not len(split.train):
         raise DataError(f"{where}: no training rows; the split must list at least one")
-    parts = {"train": split.train, "test_seen": split.test_seen, "test_unseen": split.test_unseen}
-    for one, other in (("train", "test_seen"), ("train", "test_unseen"), ("test_seen", "test_unseen")):
-        shared = np.intersect1d(parts[one], parts[other])
+    for (one, one_rows), (other, other_rows) in combinations(split.parts.items(), 2):
+        shared = np.intersect1d(one_rows, other_rows)
         if len(shared):
             raise DataError(
-                f"{where}: {len(shared)} rows are in both {one} and {other} (first: row {int(shared[0])}, 0-based); "
-                "scores on them would be worthless, repair the split"
+                f"{where}: {len(shared)} rows are in both {one} and {other} (first: row {shared[0]}, 0-based); "
+                "scores on them would be meaningless, correct the split"
             )
     seen = np.unique(labels[split.train])
     leaked = np.intersect1d(seen, labels[split.test_unseen])
     if len(leaked):
         raise DataError(
             f"{where}: class {names[leaked[0]]!r} is among the test rows of unseen classes and has training rows; "
-            "an unseen class may have none"
+            "an unseen class must have none"
         )
-    strange = np.setdiff1d(labels[split.test_seen], seen)
-    if len(strange):
+    untrained = np.setdiff1d(labels[split.test_seen], seen)
+    if len(untrained):
         raise DataError(
-            f"{where}: class {names[strange[0]]!r} is among the test rows of seen classes but has no training row; "
+            f"{where}: class {names[untrained[0]]!r} is among the test rows of seen classes but has no training row; "
             "move its rows to test_unseen"
         )

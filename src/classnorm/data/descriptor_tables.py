@@ -17,12 +17,12 @@ Floats = npt.NDArray[np.float64]
 
 
 def is_frame(table: Any) -> bool:
-    """Whether this is a DataFrame; pandas need not be installed."""
+    """Whether `table` is a DataFrame; does not need pandas."""
     return hasattr(table, "index") and hasattr(table, "to_numpy")
 
 
 def descriptor_table(descriptors: Any, classes: Array) -> dict[Any, Floats]:
-    """Class → descriptor, from whatever they came in; `classes` are the labels that an array's rows may stand for."""
+    """Return class → descriptor. The rows of an array belong to `classes`, the sorted labels, or to 0, 1, 2, …"""
     if descriptors is None:
         return dict(zip(classes.tolist(), np.eye(len(classes)), strict=True))
     if isinstance(descriptors, Mapping):
@@ -40,7 +40,7 @@ def descriptor_table(descriptors: Any, classes: Array) -> dict[Any, Floats]:
                 )
             names = list(range(len(rows)))
     if not names:
-        raise DataError("the table of descriptors is empty; give one for each class")
+        raise DataError("the table of descriptors is empty; give one row per class")
     table: dict[Any, Floats] = {}
     for name, row in zip(names, rows, strict=True):
         if name in table:
@@ -58,7 +58,7 @@ def descriptor_table(descriptors: Any, classes: Array) -> dict[Any, Floats]:
 
 
 def joined_classes(classes: Array, names: list[Any]) -> Array:
-    """Labels and names together, sorted, in the type of the labels."""
+    """Return the sorted union of labels and names, in the dtype of the labels."""
     known = set(classes.tolist())
     new = [name for name in names if name not in known]
     if not new:
@@ -66,7 +66,7 @@ def joined_classes(classes: Array, names: list[Any]) -> Array:
     kinds = {"i": "number", "u": "number", "f": "number", "b": "bool", "U": "text", "S": "bytes"}
     added = np.array(new, dtype=object if classes.dtype == object else None)
     if classes.dtype.kind in "iu" and added.dtype.kind == "f" and (added == added.astype(classes.dtype)).all():
-        added = added.astype(classes.dtype)  # the index of a table that went through floats
+        added = added.astype(classes.dtype)  # e.g. the index of a DataFrame that was converted to float
     if kinds.get(classes.dtype.kind) != kinds.get(added.dtype.kind):
         raise DataError(
             f"labels are like {classes.tolist()[0]!r}, but a descriptor is named {new[0]!r}; name classes as in y"

@@ -1,7 +1,7 @@
 """`glyphs`: letters with diacritics, rendered from matplotlib's fonts and described by their Unicode names.
 
 It needs no download and is compositional: the letter, the case and each mark of an unseen class occur in seen
-classes. Training pictures come from sans-serif fonts, test pictures from serif ones.
+classes. Training images use sans-serif fonts, test images serif fonts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,18 @@ import PIL
 from PIL import Image, ImageDraw, ImageFont
 from PIL import features as pillow_features
 
-from classnorm.data.dataset import IntArray, ZeroShotDataset
+from classnorm.data.dataset import IntArray, Split, ZeroShotDataset
 from classnorm.errors import DataError, unknown_name
 from classnorm.files import cache_folder, replacing, write_json
 
 __all__ = ["PRESETS", "VERSION", "Preset", "attribute_names", "attributes", "character", "load"]
 
-VERSION = "1"  # raise it whenever the same preset would give other rows
+VERSION = "1"  # increment whenever the rows of a preset change
 
 Images = npt.NDArray[np.uint8]  # [n_rows, height, width]
 Floats = npt.NDArray[np.float32]
 
-SIDE = 48  # of a picture, in pixels
+SIDE = 48  # image side in pixels
 ORIENTATIONS = 8
 UNSEEN_SHARE = 0.2
 VARIANTS = 2  # renderings per class and font
@@ -46,7 +47,7 @@ LATIN_ADDITIONAL = ((0x1E00, 0x1F00),)
 
 @dataclass(frozen=True)
 class Preset:
-    """What to render and how finely to describe it."""
+    """Characters, fonts and feature resolution."""
 
     name: str
     code_points: tuple[tuple[int, int], ...]  # half-open ranges
@@ -78,14 +79,10 @@ PRESETS = {
 
 
 def load(preset: str = "full") -> ZeroShotDataset:
-    """The dataset, rendered on first use and read from the user's cache (`CLASSNORM_CACHE`) afterwards.
+    """Load the dataset. It is rendered on first use and then read from the cache (`CLASSNORM_CACHE`).
 
     Args:
-        preset: "full", or "light" with fewer classes, fonts and dimensions, for a demo that trains in seconds.
-
-    Raises:
-        ConfigError: there is no such preset.
-        OutputError: the cache cannot be written.
+        preset: "full", or "light" with fewer classes, fonts and dimensions, which trains in seconds.
     """
     if preset not in PRESETS:
         raise unknown_name("preset of glyphs", preset, PRESETS)
@@ -95,33 +92,35 @@ def load(preset: str = "full") -> ZeroShotDataset:
     return _read(folder, PRESETS[preset].name)
 
 
-# ---- Classes: what a character's name says -----------------------------------------------------------------
+# ---- Classes and attributes, from character names ----------------------------------------------------------
 
 _LETTER = re.compile(r"(LATIN|GREEK|CYRILLIC) (CAPITAL|SMALL) LETTER (.+?)(?: WITH (.+))?")
-_POSITIONS = {230: "above", 220: "below"}  # by canonical combining class; the others touch the letter
+_POSITIONS = {230: "above", 220: "below"}  # by canonical combining class; other marks touch the letter
 
 
 @dataclass(frozen=True)
 class _Letter:
-    """é is the script "latin", the case "small", the base "latin e" and the marks {"acute": "above"}."""
+    """é has the script "latin", the case "small", the base "latin e" and the marks {"acute": "above"}."""
 
     script: str
     case: str
     base: str
-    marks: dict[str, str]  # mark → where it sits
+    marks: dict[str, str]  # mark → position
 
     @property
     def shared_parts(self) -> tuple[str, ...]:
+        """The parts that at least three classes must share."""
         return (self.base, *self.marks)
 
     @property
     def visible_parts(self) -> tuple[str, ...]:
-        """The parts an unseen class must share with seen ones; E and e are different shapes."""
+        """The parts that an unseen class must share with seen classes; E and e have different shapes."""
         return (f"{self.case} {self.base}", *self.marks)
 
 
 def character(class_name: str) -> str:
-    """
+    """Return the character of a class.
+
     >>> character("latin small letter e with acute")
     'é'
     """
@@ -129,7 +128,8 @@ def character(class_name: str) -> str:
 
 
 def attributes(class_name: str) -> tuple[str, ...]:
-    """
+    """Return the attributes of a class.
+
     >>> attributes("latin small letter e with circumflex and dot below")
     ('latin', 'small', 'latin e', 'dot below', 'below', 'circumflex', 'above')
     """
@@ -141,18 +141,18 @@ def attributes(class_name: str) -> tuple[str, ...]:
 
 
 def attribute_names(class_names: Sequence[str]) -> tuple[str, ...]:
-    """The columns of the descriptors of these classes."""
+    """Return the attributes of all these classes: the columns of the descriptors."""
     return tuple(sorted({name for class_name in class_names for name in attributes(class_name)}))
 
 
 def _parse(char: str) -> _Letter | None:
-    """The parts of a letter, or None if its name is not of that form."""
+    """Return the parts of a letter, or None if its name has another form."""
     base, *combining = list(unicodedata.normalize("NFD", char))
     match = _LETTER.fullmatch(unicodedata.name(base, ""))
     if match is None:
         return None
     script, case, letter, attached = (group.lower() for group in match.groups(default=""))
-    # A stroke or hook is not a combining character: it is in the name only.
+    # Strokes and hooks are not combining characters: only the name mentions them.
     marks = {mark: "through" if mark == "stroke" else "attached" for mark in attached.split(" and ") if mark}
     for mark in combining:
         name = unicodedata.name(mark).removeprefix("COMBINING ").removesuffix(" ACCENT").lower()
@@ -161,21 +161,21 @@ def _parse(char: str) -> _Letter | None:
 
 
 def _choose_letters(preset: Preset) -> dict[str, _Letter]:
-    """Character → parts, for every character that all fonts draw, each in its own way, from shared parts."""
+    """Return character → parts for all characters that every font draws distinctly and whose parts are common."""
     chars = [chr(code) for start, stop in preset.code_points for code in range(start, stop)]
     letters = {char: letter for char in chars if (letter := _parse(char))}
     letters = {char: letters[char] for char in _distinct(list(letters), preset.train_fonts + preset.test_fonts)}
     while True:
         count = Counter(part for letter in letters.values() for part in letter.shared_parts)
-        # What fewer than three classes share cannot be learnt from the others.
-        kept = {c: letter for c, letter in letters.items() if min(count[part] for part in letter.shared_parts) >= 3}
-        if len(kept) == len(letters):
-            return kept
-        letters = kept
+        rare = [char for char, letter in letters.items() if min(count[part] for part in letter.shared_parts) < 3]
+        if not rare:
+            return letters
+        for char in rare:
+            del letters[char]
 
 
 def _distinct(chars: list[str], fonts: Sequence[str]) -> list[str]:
-    """Leave out what a font lacks and what it draws like an earlier character: no method could tell А from A."""
+    """Drop characters that a font lacks or draws like an earlier one: no method can distinguish А from A."""
     from matplotlib.ft2font import FT2Font
 
     for name in fonts:
@@ -187,14 +187,14 @@ def _distinct(chars: list[str], fonts: Sequence[str]) -> list[str]:
             if ord(char) in available:
                 font.load_char(ord(char))
                 vertices, _ = font.get_path()
-                vertices[:, 0] -= vertices[:, 0].min()  # pictures are centred, side bearings do not show
+                vertices[:, 0] -= vertices[:, 0].min()  # images are centred, side bearings do not matter
                 outlines.setdefault(np.round(vertices).tobytes(), char)
         chars = list(outlines.values())
     return chars
 
 
 def _choose_unseen(letters: Sequence[_Letter]) -> IntArray:
-    """Class numbers whose parts all stay among the other, seen classes."""
+    """Choose classes whose parts all occur in the remaining, seen classes."""
     count = Counter(part for letter in letters for part in letter.visible_parts)
     unseen: list[int] = []
     for number in np.random.default_rng(SEED).permutation(len(letters)):
@@ -205,7 +205,7 @@ def _choose_unseen(letters: Sequence[_Letter]) -> IntArray:
     return np.sort(np.array(unseen))
 
 
-# ---- Pictures and features ---------------------------------------------------------------------------------
+# ---- Images and features -----------------------------------------------------------------------------------
 
 
 def _font_file(name: str) -> Path:
@@ -215,116 +215,110 @@ def _font_file(name: str) -> Path:
 
 
 def _draw(chars: Sequence[str], fonts: Sequence[str], seed: int) -> Images:
-    """[n_fonts · n_chars · VARIANTS, SIDE, SIDE]: characters in white on black, slightly turned, moved and resized."""
-    side = 2 * SIDE  # drawn at twice the size, so that the transformation blurs little
+    """Draw [n_fonts · n_chars · VARIANTS, SIDE, SIDE]: white on black, slightly rotated, shifted and scaled."""
+    side = 2 * SIDE  # twice the size, to reduce blur in the transformation
     rng = np.random.default_rng(seed)
     images = []
     for name in fonts:
-        # The basic layout engine is in every Pillow and leaves characters as they are.
+        # Every Pillow build has the basic layout engine, and it does not substitute characters.
         font = ImageFont.truetype(_font_file(name), round(0.64 * side), layout_engine=ImageFont.Layout.BASIC)
         for char in chars:
             canvas = Image.new("L", (side, side))
-            # One baseline for all: where a mark sits relative to the letter is what tells many classes apart.
+            # One baseline for all: many classes differ only in the position of the mark.
             ImageDraw.Draw(canvas).text((side / 2, 0.74 * side), char, fill=255, font=font, anchor="ms")
             for _ in range(VARIANTS):
                 angle, scale = rng.uniform(-0.07, 0.07), 2 * rng.uniform(0.95, 1.07)
                 cos, sin = scale * np.cos(angle), scale * np.sin(angle)
                 x, y = side / 2 + rng.uniform(-2, 2, size=2) - np.array([cos + sin, cos - sin]) * SIDE / 2
                 matrix = (cos, sin, x, -sin, cos, y)
-                turned = canvas.transform((SIDE, SIDE), Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
-                images.append(np.asarray(turned))
+                variant = canvas.transform((SIDE, SIDE), Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
+                images.append(np.asarray(variant))
     return np.stack(images)
 
 
 def _hog(images: Images, cell: int) -> Floats:
-    """Histograms of gradient orientations, [n_rows, (SIDE / cell − 1)² · ORIENTATIONS], non-negative.
+    """Compute histograms of oriented gradients [n_rows, (SIDE / cell − 1)² · ORIENTATIONS], non-negative.
 
-    A histogram covers 2 × 2 cells, one cell apart, and is divided by the energy of the 3 × 3 around it.
+    Each histogram covers 2 × 2 cells, with a stride of one cell, and is normalized by the energy of the 3 × 3
+    histograms around it.
     """
     histograms = _orientation_histograms(images, cell)
     h = histograms[:, 1:] + histograms[:, :-1]
     h = h[:, :, 1:] + h[:, :, :-1]
     energy = np.pad((h**2).sum(axis=3), ((0, 0), (1, 1), (1, 1)))
     energy = np.lib.stride_tricks.sliding_window_view(energy, (3, 3), axis=(1, 2)).mean(axis=(3, 4))
-    h /= np.sqrt(energy + cell**2)[..., None]  # the constant keeps faint antialiasing faint
+    h /= np.sqrt(energy + cell**2)[..., None]  # the constant keeps weak gradients weak
     return h.reshape(len(h), -1).astype(np.float32)
 
 
 def _orientation_histograms(images: Images, cell: int) -> Floats:
-    """[n_rows, SIDE / cell, SIDE / cell, ORIENTATIONS]: the gradients in a cell, by direction."""
+    """Sum the gradients of each cell by direction: [n_rows, SIDE / cell, SIDE / cell, ORIENTATIONS]."""
     grid = SIDE // cell
     pixels = np.pad(images, ((0, 0), (1, 1), (1, 1))).astype(np.float32) / 255
     dy = pixels[:, 2:, 1:-1] - pixels[:, :-2, 1:-1]
     dx = pixels[:, 1:-1, 2:] - pixels[:, 1:-1, :-2]
     strength = np.hypot(dx, dy)
-    angle = np.arctan2(dy, dx) % np.pi * (ORIENTATIONS / np.pi)  # both sides of a stroke count as one direction
+    angle = np.arctan2(dy, dx) % np.pi * (ORIENTATIONS / np.pi)  # unsigned: both edges of a stroke count alike
     lower = np.floor(angle)
     upper_weight = strength * (angle - lower)
-    where = np.arange(SIDE) // cell
-    cells = (np.arange(len(images))[:, None, None] * grid + where[:, None]) * grid + where  # [n_rows, SIDE, SIDE]
+    index = np.arange(SIDE) // cell
+    cells = (np.arange(len(images))[:, None, None] * grid + index[:, None]) * grid + index  # [n_rows, SIDE, SIDE]
     histograms = np.zeros(len(images) * grid * grid * ORIENTATIONS)
-    for step, weight in ((0, strength - upper_weight), (1, upper_weight)):  # to the two nearest directions
+    for step, weight in ((0, strength - upper_weight), (1, upper_weight)):  # split between the two nearest bins
         bins = cells * ORIENTATIONS + (lower.astype(np.int64) + step) % ORIENTATIONS
         histograms += np.bincount(bins.ravel(), weights=weight.ravel(), minlength=len(histograms))
     return histograms.reshape(len(images), grid, grid, ORIENTATIONS).astype(np.float32)
 
 
-# ---- Rendering into the cache and reading from it ----------------------------------------------------------
+# ---- Cache -------------------------------------------------------------------------------------------------
 
 _ARRAYS = ("features", "labels", "descriptors", "images")
 
 
 def _render(preset: Preset) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """The arrays of the dataset, and its names and split."""
+    """Render the arrays of the dataset, and a table of its names and split."""
     letters = _choose_letters(preset)
     chars = list(letters)
-    every = np.arange(len(chars))
+    all_classes = np.arange(len(chars))
     unseen = _choose_unseen(list(letters.values()))
-    images, labels, files = [], [], []
-    parts = ((np.setdiff1d(every, unseen), preset.train_fonts), (every, preset.test_fonts))
+    image_parts, label_parts, files = [], [], []
+    parts = ((np.setdiff1d(all_classes, unseen), preset.train_fonts), (all_classes, preset.test_fonts))
     for seed, (classes, fonts) in enumerate(parts):
-        drawn = [chars[c] for c in classes]
-        images.append(_draw(drawn, fonts, seed))
-        labels.append(np.tile(np.repeat(classes, VARIANTS), len(fonts)))
-        files += [f"{f}/U+{ord(c):04X}/{v}" for f in fonts for c in drawn for v in range(VARIANTS)]
-    pictures, label = np.concatenate(images), np.concatenate(labels)
-    chunks = range(0, len(pictures), 256)  # small enough for the intermediate arrays to stay in the processor's cache
+        part = [chars[c] for c in classes]
+        image_parts.append(_draw(part, fonts, seed))
+        label_parts.append(np.tile(np.repeat(classes, VARIANTS), len(fonts)))
+        files += [f"{f}/U+{ord(c):04X}/{v}" for f in fonts for c in part for v in range(VARIANTS)]
+    images, labels = np.concatenate(image_parts), np.concatenate(label_parts)
+    chunks = range(0, len(images), 256)  # small enough for the intermediate arrays to fit in the CPU cache
     class_names = [unicodedata.name(char).lower() for char in chars]
     columns = attribute_names(class_names)
     arrays = {
-        "features": np.concatenate([_hog(pictures[start : start + 256], preset.cell) for start in chunks]),
-        "labels": label,
+        "features": np.concatenate([_hog(images[start : start + 256], preset.cell) for start in chunks]),
+        "labels": labels,
         "descriptors": np.array([np.isin(columns, attributes(name)) for name in class_names], dtype=np.float32),
-        "images": pictures,
+        "images": images,
     }
-    test = np.arange(len(labels[0]), len(label))
-    is_unseen = np.isin(label[test], unseen)
-    split = {"train": np.arange(len(labels[0])), "test_seen": test[~is_unseen], "test_unseen": test[is_unseen]}
-    table = {"class_names": class_names, "image_files": files, "provenance": _provenance(preset)}
-    return arrays, table | {part: rows.tolist() for part, rows in split.items()}
-
-
-def _provenance(preset: Preset) -> dict[str, str]:
-    import matplotlib
-
-    return {
+    split = Split.from_masks(np.isin(labels, unseen), np.arange(len(labels)) >= len(label_parts[0]))
+    provenance = {
         "features": f"hog, {preset.cell} px cells",
         "attributes": "unicode names",
         "split": f"glyphs v{VERSION}",
-        # Pixels differ a little between versions, and the checksum with them.
+        # Pixels, and therefore the checksum, differ slightly between versions.
         "rendering": f"pillow {PIL.__version__}, freetype {pillow_features.version('freetype2')}",
-        "fonts": f"matplotlib {matplotlib.__version__}",
+        "fonts": f"matplotlib {version('matplotlib')}",
     }
+    table = {"class_names": class_names, "image_files": files, "provenance": provenance}
+    return arrays, table | {part: rows.tolist() for part, rows in split.parts.items()}
 
 
 def _write(folder: Path, preset: Preset) -> None:
-    """Render into `folder`. Processes that do so at once write the same bytes, each file in one step."""
+    """Render into `folder`. Concurrent processes are safe: they write the same bytes, each file atomically."""
     arrays, table = _render(preset)
     for name in _ARRAYS:
         with replacing(folder / f"{name}.npy") as file:
             np.save(file, arrays[name], allow_pickle=False)
     write_json(folder / "table.json", table)
-    write_json(folder / "sha256.json", _checksums(folder))  # last: it vouches for the others
+    write_json(folder / "sha256.json", _checksums(folder))  # last: marks the cache as complete
 
 
 def _checksums(folder: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`ImageTable`: pictures, their labels, and as much of a dataset as their source tells."""
+"""`ImageTable`: images with labels, before features are extracted."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Images: TypeAlias = Sequence[Path] | npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class ImageTable:
-    """Pictures with their labels, and as much of a dataset as their source tells."""
+    """Images with labels, and optionally descriptors and a split."""
 
     name: str
-    files: tuple[str, ...]  # as the source names them; none for a dataset that names none
+    files: tuple[str, ...]  # as named by the source; empty if it has no file names
     labels: IntArray  # index into class_names
     class_names: tuple[str, ...]
-    root: Path = Path()  # where relative files lie
-    pixels: npt.NDArray[np.uint8] | None = None  # instead of files on disk
+    root: Path = Path()  # folder of relative files
+    pixels: npt.NDArray[np.uint8] | None = None  # instead of files
     is_train: npt.NDArray[np.bool_] | None = None
     descriptors: npt.NDArray[np.float32] | None = None
     split: Split | None = None
@@ -40,7 +40,7 @@ class ImageTable:
 
     @classmethod
     def of(cls, dataset: ZeroShotDataset) -> ImageTable:
-        """What a dataset tells apart from its features."""
+        """Return the table of a dataset: everything but the features."""
         return cls(
             dataset.name,
             dataset.image_files or (),
@@ -58,7 +58,7 @@ class ImageTable:
         return [self.root / file for file in self.files] if self.pixels is None else self.pixels
 
     def take(self, rows: IntArray) -> ImageTable:
-        """The table of these rows, in this order; the split names those that are left."""
+        """Keep only these rows, in this order."""
         return replace(
             self,
             files=tuple(self.files[row] for row in rows),
@@ -68,60 +68,57 @@ class ImageTable:
             split=None if self.split is None else _restricted(self.split, rows, len(self)),
         )
 
-    def dataset(self, features: npt.NDArray[Any], where: str | None = None, **more: Any) -> ZeroShotDataset:
-        """The dataset of a table that has descriptors and a split."""
+    def dataset(self, features: npt.NDArray[Any], where: str | None = None, **options: Any) -> ZeroShotDataset:
+        """Build the dataset. The table must have descriptors and a split."""
         assert self.descriptors is not None and self.split is not None
         return ZeroShotDataset.from_arrays(
             features,
             self.labels,
             self.descriptors,
             self.class_names,
-            train=self.split.train,
-            test_seen=self.split.test_seen,
-            test_unseen=self.split.test_unseen,
+            **self.split.parts,
             name=self.name,
             where=where,
-            **more,
+            **options,
         )
 
     def like(self, dataset: ZeroShotDataset) -> ImageTable:
-        """The pictures of `dataset`, in its order, with its labels, descriptors and split.
+        """Select the images of `dataset`, in its order and with its labels, descriptors and split.
 
-        Rows are joined by the last two parts of the image paths: class ids and row order differ between publications.
+        Rows are matched by the last two parts of the image paths, since class ids and row order differ between
+        publications.
         """
         if dataset.image_files is None:
-            raise DataError(f"{dataset.name}: does not name its image files; rows cannot be joined without them")
+            raise DataError(f"{dataset.name}: has no image file names, which are needed to match rows")
         rows = {folder_and_file(file): row for row, file in enumerate(self.files)}
         if len(rows) < len(self):
-            raise DataError(
-                f"{self.name}: two images have the same folder and file name; rows cannot be joined by them"
-            )
-        found = np.array([rows.get(folder_and_file(file), -1) for file in dataset.image_files], dtype=np.int64)
-        there = np.flatnonzero(found >= 0)
-        if not len(there):
+            raise DataError(f"{self.name}: two images have the same folder and file name, so rows cannot be matched")
+        matches = np.array([rows.get(folder_and_file(file), -1) for file in dataset.image_files], dtype=np.int64)
+        matched = np.flatnonzero(matches >= 0)
+        if not len(matched):
             raise DataError(
                 f"{self.name}: none of the {len(self)} images is one of {dataset.name}'s, such as "
                 f"{folder_and_file(dataset.image_files[0])}"
             )
         return replace(
-            self.take(found[there]),
+            self.take(matches[matched]),
             name=dataset.name,
-            labels=dataset.labels[there],
+            labels=dataset.labels[matched],
             class_names=dataset.class_names,
             descriptors=dataset.descriptors,
-            split=_restricted(dataset.split, there, dataset.n_rows),
+            split=_restricted(dataset.split, matched, dataset.n_rows),
             provenance={key: dataset.provenance[key] for key in ("attributes", "split") if key in dataset.provenance},
         )
 
 
 def folder_and_file(path: str) -> str:
-    """The last two parts of an image path, which are the same on every machine."""
+    """Return the last two parts of an image path, which do not depend on the machine."""
     return "/".join(path.strip().replace("\\", "/").split("/")[-2:])
 
 
 def _restricted(split: Split, rows: IntArray, n_rows: int) -> Split:
-    """The split of a table of which only `rows` are left, in that order."""
+    """Return the split of a table reduced to `rows`, in that order."""
     position = np.full(n_rows, -1)
     position[rows] = np.arange(len(rows))
-    parts = (position[part] for part in (split.train, split.test_seen, split.test_unseen))
+    parts = (position[part] for part in split.parts.values())
     return Split(*(part[part >= 0] for part in parts))

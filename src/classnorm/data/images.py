@@ -1,4 +1,4 @@
-"""Where pictures and their labels come from (a folder per class, a CSV table, CUB, glyphs), and how they are read."""
+"""Image sources (a folder per class, a CSV file, CUB, glyphs) and image decoding."""
 
 from __future__ import annotations
 
@@ -20,25 +20,18 @@ from classnorm.data.cub import read_cub, read_cub_split
 from classnorm.data.image_table import Images, ImageTable, folder_and_file
 from classnorm.errors import DataError
 
-__all__ = [
-    "class_folders",
-    "find_images",
-    "image_signature",
-    "list_images",
-    "read_image_split",
-    "read_images",
-]
+__all__ = ["class_folders", "find_images", "image_signature", "list_images", "read_image_split", "read_images"]
 
 _SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
 
 
 def find_images(source: str | Path) -> ImageTable:
-    """The pictures of a source.
+    """List the images of a source, with their labels.
 
     Args:
-        source: ``glyphs`` or ``glyphs-light``; a folder with a folder per class; a folder in CUB's layout
-            (`images.txt`, `image_class_labels.txt`, `classes.txt`, and where there are any, `train_test_split.txt` and
-            attributes); or a `.csv` file with the columns path and label, its paths relative to its folder.
+        source: ``glyphs`` or ``glyphs-light``; a folder with one folder per class; a folder in CUB's layout
+            (`images.txt`, `image_class_labels.txt`, `classes.txt`, and optionally `train_test_split.txt` and
+            attributes); or a `.csv` file with the columns `path` (relative to the file) and `label`.
     """
     if str(source) in ("glyphs", "glyphs-light") and not Path(source).exists():
         table = ImageTable.of(glyphs.load("light" if str(source) == "glyphs-light" else "full"))
@@ -49,12 +42,12 @@ def find_images(source: str | Path) -> ImageTable:
     elif path.suffix.lower() == ".csv":
         table = _csv(path)
     else:
-        what = "not a folder or .csv file" if path.exists() else "no such folder or file"
-        raise DataError(f"{path}: {what}; give a folder per class, CUB's folder, a CSV with path,label, or glyphs")
+        problem = "not a folder or .csv file" if path.exists() else "no such folder or file"
+        raise DataError(f"{path}: {problem}; use a folder per class, CUB's folder, a CSV with path,label, or glyphs")
     if not len(table):
         flat = path.is_dir() and any(file.suffix.lower() in _SUFFIXES for file in path.iterdir())
-        what = "the images are in no class folders" if flat else "no images there"
-        raise DataError(f"{path}: {what}; give a folder that holds a folder of images per class")
+        problem = "the images are not in class folders" if flat else "no images there"
+        raise DataError(f"{path}: {problem}; use a folder that contains one folder of images per class")
     return table
 
 
@@ -64,11 +57,10 @@ def read_images(
     prepare: Callable[[Image.Image], npt.NDArray[np.uint8]],
     *,
     ahead: int = 64,
-    threads: int | None = None,
 ) -> Iterator[npt.NDArray[np.uint8] | str]:
-    """What `prepare` makes of each picture, in order, or the reason why it cannot be read.
+    """Yield `prepare(image)` for each row in order, or the reason why the image cannot be read.
 
-    Threads decode while the caller works; at most `ahead` results wait for it.
+    Images are decoded in background threads, at most `ahead` of them in advance.
     """
 
     def read(row: int) -> npt.NDArray[np.uint8] | str:
@@ -76,16 +68,16 @@ def read_images(
             if isinstance(images, np.ndarray):
                 return prepare(Image.fromarray(images[row]))
             with Image.open(images[row]) as image:
-                return prepare(ImageOps.exif_transpose(image))  # upright, as people see it
+                return prepare(ImageOps.exif_transpose(image))  # rotate upright
         except MemoryError:
             raise
         except FileNotFoundError:
             return "no such file"
-        except Exception as error:  # Pillow raises many kinds on a damaged file
+        except Exception as error:  # Pillow raises many types on a damaged file
             reason = "not an image" if isinstance(error, UnidentifiedImageError) else str(error)
             return " ".join(reason.split())[:100] or type(error).__name__
 
-    with ThreadPoolExecutor(threads or min(8, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         waiting: deque[Future[npt.NDArray[np.uint8] | str]] = deque()
         try:
             for row in rows:
@@ -100,7 +92,7 @@ def read_images(
 
 
 def image_signature(images: Images, rows: Sequence[int]) -> str:
-    """SHA-256 that changes when one of these pictures does: of pixels, or of file names, sizes and times."""
+    """Return a SHA-256 of the images: of their pixels, or of file names, sizes and modification times."""
     digest = hashlib.sha256()
     for row in rows:
         image = images[row]
@@ -113,40 +105,36 @@ def image_signature(images: Images, rows: Sequence[int]) -> str:
 
 
 def _folder_per_class(root: Path) -> ImageTable:
-    """Classes in the order of their names; a folder without images is a class without any."""
+    """List images with classes in alphabetical order; an empty folder is a class without images."""
     folders = class_folders(root)
-    files: list[str] = []
-    labels: list[int] = []
-    for label, folder in enumerate(folders):
-        names = [file.relative_to(root).as_posix() for file in _images_below(folder)]
-        files += names
-        labels += [label] * len(names)
-    classes = tuple(folder.name for folder in folders)
-    return ImageTable(root.resolve().name, tuple(files), np.array(labels, dtype=np.int64), classes, root)
+    images = [(file, label) for label, folder in enumerate(folders) for file in _images_below(folder)]
+    files = tuple(file.relative_to(root).as_posix() for file, _ in images)
+    labels = np.array([label for _, label in images], dtype=np.int64)
+    return ImageTable(root.resolve().name, files, labels, tuple(folder.name for folder in folders), root)
 
 
 def class_folders(root: Path) -> list[Path]:
-    """The folders in `root` but hidden ones, by name."""
+    """Return the visible folders in `root`, sorted."""
     return sorted(folder for folder in root.iterdir() if folder.is_dir() and not folder.name.startswith("."))
 
 
 def _images_below(folder: Path) -> list[Path]:
-    """All images in `folder` and its folders but hidden ones, by name."""
+    """Return all visible images in `folder` and its subfolders, sorted."""
     images = (file for file in folder.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
-    shown = (file for file in images if not any(part.startswith(".") for part in file.relative_to(folder).parts))
-    return sorted(shown, key=lambda file: file.as_posix())
+    visible = (file for file in images if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+    return sorted(visible, key=lambda file: file.as_posix())
 
 
 def list_images(source: Path) -> dict[str, Path] | None:
-    """Name → file of images without labels; None if `source` is something else.
+    """Return name → file of images without labels, or None if `source` is not a source of images.
 
-    They are one image, all in a folder and its folders, or those of a `.csv` file with a column path.
+    Sources are an image, a folder (searched recursively), and a `.csv` file with a column `path`.
     """
     if source.is_dir():
-        found = {file.relative_to(source).as_posix(): file for file in _images_below(source)}
-        if not found:
-            raise DataError(f"{source}: no images there; give a folder of images, an image, or a file of features")
-        return found
+        files = {file.relative_to(source).as_posix(): file for file in _images_below(source)}
+        if not files:
+            raise DataError(f"{source}: no images there; use a folder of images, an image, or a feature file")
+        return files
     if source.suffix.lower() in _SUFFIXES:
         return {str(source): source}
     if source.suffix.lower() != ".csv" or not source.is_file():
@@ -161,15 +149,13 @@ def read_image_split(path: Path, image_files: Sequence[str] | None) -> npt.NDArr
     """Read an official split of images: [n_rows], true for training images.
 
     Args:
-        path: CUB's `train_test_split.txt`, with its `images.txt` beside it, or a CSV file with the columns `path` and
-            `is_train`.
-        image_files: the file of each row; the last two parts of a path, the folder of the class and the file, are
-            compared.
+        path: CUB's `train_test_split.txt`, next to `images.txt`, or a CSV file with columns `path` and `is_train`.
+        image_files: image file of each row, matched by the last two parts of its path.
     """
     if image_files is None:
-        raise DataError(f"{path}: the dataset does not name its image files, so its rows cannot be found in this split")
+        raise DataError(f"{path}: the dataset has no image file names, so its rows cannot be matched to this split")
     if not path.is_file():
-        raise DataError(f"{path}: no such file; give CUB's train_test_split.txt or a CSV file")
+        raise DataError(f"{path}: no such file; use CUB's train_test_split.txt or a CSV file")
     is_csv = path.suffix.lower() == ".csv"
     entries = [cells for _, cells in _csv_cells(path, ("path", "is_train"))] if is_csv else read_cub_split(path)
     is_train: dict[str, bool] = {}
@@ -178,17 +164,17 @@ def read_image_split(path: Path, image_files: Sequence[str] | None) -> npt.NDArr
         if value is None:
             raise DataError(f"{path}: is_train of {file} is {flag!r}; it must be 1 or 0")
         if is_train.setdefault(key, value) != value:
-            raise DataError(f"{path}: {key} is both a training and a test image; name it once")
+            raise DataError(f"{path}: {key} is both a training and a test image; list it once")
     missing = [file for file in image_files if folder_and_file(file) not in is_train]
     if missing:
         raise DataError(
-            f"{path}: {len(missing)} of the {len(image_files)} images are not in this split, the first is {missing[0]}"
+            f"{path}: {len(missing)} of the {len(image_files)} images are not in this split, first {missing[0]}"
         )
     return np.array([is_train[folder_and_file(file)] for file in image_files], dtype=bool)
 
 
 def _csv_cells(path: Path, columns: tuple[str, ...]) -> list[tuple[int, tuple[str, ...]]]:
-    """(number of the line, its cells in these columns)."""
+    """Return (line number, cells of these columns) for each row."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, skipinitialspace=True)
@@ -201,12 +187,12 @@ def _csv_cells(path: Path, columns: tuple[str, ...]) -> list[tuple[int, tuple[st
 
 
 def _csv_images(path: Path, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The cells in these columns, none of them empty; the first is a file and occurs once."""
+    """Return the cells of these columns. No cell may be empty, and the first, a file, must be unique."""
     rows = _csv_cells(path, columns)
     lines: dict[str, int] = {}
     for line, cells in rows:
         if "" in cells:
-            raise DataError(f"{path}: line {line} lacks a {columns[cells.index('')]}")
+            raise DataError(f"{path}: line {line} has no {columns[cells.index('')]}")
         if cells[0] in lines:
             raise DataError(f"{path}: {cells[0]} is on line {lines[cells[0]]} and again on line {line}; keep one")
         lines[cells[0]] = line

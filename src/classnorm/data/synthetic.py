@@ -1,4 +1,4 @@
-"""`synthetic`: made-up datasets of any size, with attributes skewed and correlated like real ones."""
+"""`synthetic`: random datasets of any size, with attributes as skewed and correlated as real ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from classnorm.data.dataset import ZeroShotDataset
+from classnorm.data.dataset import Split, ZeroShotDataset
 from classnorm.errors import ConfigError, unknown_name
 
 __all__ = ["SyntheticConfig", "synthetic"]
@@ -16,7 +16,7 @@ __all__ = ["SyntheticConfig", "synthetic"]
 
 @dataclass(frozen=True)
 class SyntheticConfig:
-    """Sizes of a synthetic dataset. From the command line: `synthetic:classes=1000,rows=50000`."""
+    """Sizes of a synthetic dataset. Also written as text: `synthetic:classes=1000,rows=50000`."""
 
     classes: int = 200
     unseen: int = 50
@@ -24,14 +24,14 @@ class SyntheticConfig:
     features: int = 512
     attributes: int = 100
     factors: int = 12
-    """Hidden factors that attributes share: fewer make them more correlated."""
+    """Latent factors of the attributes; fewer factors make the attributes more correlated."""
     noise: float = 1.0
-    """Spread of the rows of a class, relative to the spread of the class means."""
+    """Standard deviation within a class, relative to that of the class means."""
     seed: int = 0
 
     @classmethod
     def parse(cls, text: str) -> SyntheticConfig:
-        """From `classes=1000,rows=50000,…`; what is not named keeps its default."""
+        """Parse `classes=1000,rows=50000,…`; other settings keep their defaults."""
         known = {field.name: float if field.name == "noise" else int for field in fields(cls)}
         values: dict[str, Any] = {}
         for item in filter(None, text.split(",")):
@@ -46,16 +46,16 @@ class SyntheticConfig:
 
 
 def synthetic(config: SyntheticConfig | None = None) -> ZeroShotDataset:
-    """Make a dataset: class factors → skewed, correlated attributes; factors → class means → non-negative features.
+    """Generate a dataset: class factors → skewed, correlated attributes → class means → non-negative features.
 
-    Rows are dealt to classes evenly; a fifth of a seen class's rows is its test part.
+    All classes have about the same number of rows; a fifth of the rows of each seen class are test rows.
 
     >>> synthetic(SyntheticConfig(classes=10, unseen=3, rows=100, features=8)).sizes["unseen_classes"]
     3
     """
     config = config or SyntheticConfig()
     if not (config.classes - config.unseen >= 2 and config.unseen >= 0 and config.rows >= 2 * config.classes):
-        raise ConfigError("synthetic: needs at least 2 seen classes and 2 rows a class")
+        raise ConfigError("synthetic: needs at least 2 seen classes and 2 rows per class")
     if min(config.features, config.attributes, config.factors) < 1:
         raise ConfigError("synthetic: features, attributes and factors must be positive")
     if not (math.isfinite(config.noise) and config.noise >= 0 and config.seed >= 0):
@@ -63,8 +63,8 @@ def synthetic(config: SyntheticConfig | None = None) -> ZeroShotDataset:
     generator = np.random.default_rng(config.seed)
     factors = generator.standard_normal((config.classes, config.factors))
     loadings = generator.standard_normal((config.factors, config.attributes)) / np.sqrt(config.factors)
-    own = 0.5 * generator.standard_normal((config.classes, config.attributes))
-    descriptors = np.exp(factors @ loadings + own)  # log-normal: long-tailed, as real attribute tables are
+    residuals = 0.5 * generator.standard_normal((config.classes, config.attributes))
+    descriptors = np.exp(factors @ loadings + residuals)  # log-normal: long-tailed, like real attribute tables
     descriptors *= generator.uniform(0.2, 5.0, config.attributes)
 
     hidden = np.tanh(np.log(descriptors) @ generator.standard_normal((config.attributes, config.features)) * 0.2)
@@ -75,18 +75,15 @@ def synthetic(config: SyntheticConfig | None = None) -> ZeroShotDataset:
     features += spread * generator.standard_normal(features.shape, dtype=np.float32)
     np.maximum(features, 0.0, out=features)
 
-    unseen = generator.permutation(config.classes)[: config.unseen]
-    is_unseen = np.isin(labels, unseen)
-    visit = np.arange(config.rows) // config.classes  # 0, 1, … within each class
-    is_test = visit % 5 == 4 if config.rows >= 5 * config.classes else visit % 2 == 1
+    is_unseen = np.isin(labels, generator.permutation(config.classes)[: config.unseen])
+    rank = np.arange(config.rows) // config.classes  # 0, 1, … within each class
+    is_test = rank % 5 == 4 if config.rows >= 5 * config.classes else rank % 2 == 1
     return ZeroShotDataset.from_arrays(
         features,
         labels,
         descriptors,
         [f"class {c:0{len(str(config.classes - 1))}d}" for c in range(config.classes)],
-        train=np.flatnonzero(~is_unseen & ~is_test),
-        test_seen=np.flatnonzero(~is_unseen & is_test),
-        test_unseen=np.flatnonzero(is_unseen),
+        **Split.from_masks(is_unseen, is_test).parts,
         name="synthetic",
         provenance={"features": "simulated", "attributes": "simulated", "config": str(config)},
     )

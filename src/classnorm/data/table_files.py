@@ -1,4 +1,4 @@
-"""Feature matrices and descriptor tables: CSV, Parquet, JSON, npy, npz, mat."""
+"""Files of features and descriptors: CSV, Parquet, JSON, npy, npz and mat."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ __all__ = [
 ]
 
 Named = tuple[list[str] | None, npt.NDArray[np.float64]]
-"""Names of the rows, if the first column holds any, and the numbers."""
+"""Row names, or None if the first column contains numbers; and the numbers."""
 
 
 def read_features(path: Path) -> FloatArray:
-    """A matrix [n, d_z] from `.npy`, `.npz` (key `features`), `.mat` (GBU layout), `.csv` or `.parquet`."""
+    """Read features [n, d_z] from `.npy`, `.npz` (key `features`), `.mat` (GBU layout), `.csv` or `.parquet`."""
     readers: dict[str, Callable[[Path], Any]] = {
         ".npy": _read_npy,
         ".npz": lambda file: read_npz(file, ("features",))["features"],
@@ -48,11 +48,13 @@ def read_features(path: Path) -> FloatArray:
 
 
 def read_descriptors(path: Path) -> dict[str, npt.NDArray[np.float64]]:
-    """Class name → descriptor.
+    """Read class name → descriptor.
 
-    CSV and Parquet: the class name in the first column, numbers in the others. JSON: `{"name": [numbers]}`.
-    `.npy`: a [classes, dimensions] array, with the names in a text file beside it, one a line (`new.npy`, `new.txt`).
-    `.npz`: the arrays `class_names` and `descriptors`, as `classnorm describe` writes them; a bundle has them too.
+    - `.csv`, `.parquet`: the class name in the first column, numbers in the others.
+    - `.json`: `{"name": [numbers]}`.
+    - `.npy`: an array [n_classes, d_a], with the class names in a text file of the same name (`new.npy`, `new.txt`),
+      one per line.
+    - `.npz`: the arrays `class_names` and `descriptors`, as written by `classnorm describe` and in bundles.
     """
     readers: dict[str, Callable[[Path], Named]] = {
         ".csv": _read_csv,
@@ -63,7 +65,7 @@ def read_descriptors(path: Path) -> dict[str, npt.NDArray[np.float64]]:
     }
     names, table = _reader(path, readers, "descriptors")(path)
     if names is None:
-        raise DataError(f"{path}: the first column must hold class names")
+        raise DataError(f"{path}: the first column must contain class names")
     if len(names) != len(table) or table.ndim != 2:
         raise DataError(f"{path}: {len(names)} class names for a table of shape {table.shape}; give one row per class")
     check_distinct(names, str(path))
@@ -71,9 +73,9 @@ def read_descriptors(path: Path) -> dict[str, npt.NDArray[np.float64]]:
 
 
 def descriptor_writer(path: Path) -> Callable[..., None]:
-    """What writes (path, names, table, columns, extra arrays) in the format of the file name.
+    """Return the function that writes (path, names, table, columns, extra arrays) in the format of `path`.
 
-    All can be read by `read_descriptors`; only `.npz` holds the extra arrays.
+    `read_descriptors` reads all formats; only `.npz` stores the extra arrays.
     """
     writers: dict[str, Callable[..., None]] = {
         ".npz": _write_npz,
@@ -82,7 +84,7 @@ def descriptor_writer(path: Path) -> Callable[..., None]:
         ".json": _write_json,
     }
     if path.suffix.lower() not in writers or path.is_dir():
-        raise DataError(f"{path}: descriptors cannot be written there; give a file that ends in {', '.join(writers)}")
+        raise DataError(f"{path}: descriptors cannot be written there; the file name must end in {', '.join(writers)}")
     return writers[path.suffix.lower()]
 
 
@@ -95,36 +97,33 @@ def _write_npz(
 
 
 def _write_csv(path: Path, names: Sequence[str], table: FloatArray, columns: Sequence[str], extra: object) -> None:
-    # A line of column names is told from a class by its words.
+    # A header line is recognised by having no numbers.
     header = [f"_{column}" if is_number(column) else column for column in columns]
     with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["name", *header])
-        writer.writerows([name, *row] for name, row in zip(names, _shortest(table), strict=True))
+        writer.writerows([name, *map(str, row)] for name, row in zip(names, table, strict=True))
 
 
 def _write_json(path: Path, names: Sequence[str], table: FloatArray, columns: object, extra: object) -> None:
-    write_json(path, {name: [float(x) for x in row] for name, row in zip(names, _shortest(table), strict=True)})
+    # float(str(x)) has as few digits as identify x in float32.
+    write_json(path, {name: [float(str(x)) for x in row] for name, row in zip(names, table, strict=True)})
 
 
 def _write_parquet(path: Path, names: Sequence[str], table: FloatArray, columns: Sequence[str], extra: object) -> None:
     pyarrow = _pyarrow(path)
-    named = pyarrow.table([pyarrow.array(names), *table.T], names=["name", *columns])
     with replacing(path) as temporary:
-        pyarrow.parquet.write_table(named, temporary)
+        pyarrow.parquet.write_table(
+            pyarrow.table([pyarrow.array(names), *table.T], names=["name", *columns]), temporary
+        )
 
 
-def _shortest(table: FloatArray) -> list[list[str]]:
-    """The numbers in as few digits as give them back."""
-    return [[str(value) for value in row] for row in table]
-
-
-def _reader(path: Path, readers: dict[str, Callable[[Path], Any]], what: str) -> Callable[[Path], Any]:
+def _reader(path: Path, readers: dict[str, Callable[[Path], Any]], content: str) -> Callable[[Path], Any]:
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     if path.suffix.lower() not in readers:
         raise DataError(
-            f"{path}: {what} cannot be read from a {path.suffix or 'nameless'} file; use {', '.join(readers)}"
+            f"{path}: {content} cannot be read from a {path.suffix or 'nameless'} file; use {', '.join(readers)}"
         )
     return readers[path.suffix.lower()]
 
@@ -142,16 +141,15 @@ def _read_npy(path: Path) -> npt.NDArray[Any]:
 def _read_named_npy(path: Path) -> Named:
     names_file = path.with_suffix(".txt")
     if not names_file.is_file():
-        raise DataError(f"{names_file}: no such file; an .npy table needs its class names there, one a line")
-    names = text_lines(names_file)
+        raise DataError(f"{names_file}: no such file; an .npy table needs its class names there, one per line")
     array = _read_npy(path)
     if array.dtype.kind not in "fiub":
-        raise DataError(f"{path}: holds {array.dtype}, not numbers")
-    return names, array.astype(np.float64)
+        raise DataError(f"{path}: contains {array.dtype}, not numbers")
+    return text_lines(names_file), array.astype(np.float64)
 
 
 def text_lines(path: Path) -> list[str]:
-    """The lines of a text file that hold anything, stripped."""
+    """Return the non-empty lines of a text file, stripped."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -170,7 +168,7 @@ def _read_named_npz(path: Path) -> Named:
 def _read_json(path: Path) -> Named:
     pairs = json_document(path)
     if not isinstance(pairs, tuple) or not pairs:
-        raise DataError(f'{path}: must hold {{"class name": [numbers], …}}')
+        raise DataError(f'{path}: must contain {{"class name": [numbers], …}}')
     for name, values in pairs:
         if not isinstance(values, list):
             raise DataError(f"{path}: class {name!r} must be a list of numbers")
@@ -179,7 +177,7 @@ def _read_json(path: Path) -> Named:
 
 
 def json_document(path: Path) -> Any:
-    """What a JSON file holds, objects as tuples of (name, value): a dict would keep the last of two same names."""
+    """Read a JSON file; objects become tuples of (name, value), so that repeated names can be detected."""
     try:
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=tuple)
     except (OSError, ValueError) as error:
@@ -188,11 +186,11 @@ def json_document(path: Path) -> Any:
 
 def _read_csv(path: Path) -> Named:
     rows = csv_rows(path)
-    named = rows[0][0].strip().casefold() in ("name", "class")  # then also of classes that are called 1, 2, 3
+    named = rows[0][0].strip().casefold() in ("name", "class")  # even if the classes are called 1, 2, 3
     if is_header(rows[0]):
         rows = rows[1:]
     if not rows:
-        raise DataError(f"{path}: holds no rows")
+        raise DataError(f"{path}: contains no rows")
     if not named and all(is_number(row[0]) for row in rows):
         return None, matrix(rows, path)
     names = [row[0].strip() for row in rows]
@@ -200,14 +198,14 @@ def _read_csv(path: Path) -> Named:
 
 
 def csv_rows(path: Path) -> list[list[str]]:
-    """The cells of all lines that hold any."""
+    """Return the cells of all non-empty lines."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: not a readable CSV file ({error})") from error
     if not rows:
-        raise DataError(f"{path}: holds no rows")
+        raise DataError(f"{path}: contains no rows")
     return rows
 
 
@@ -220,7 +218,7 @@ def _read_parquet(path: Path) -> Named:
 
 
 def parquet_columns(path: Path) -> list[tuple[str, npt.NDArray[Any]]]:
-    """(name, numbers or objects) of each column."""
+    """Return (name, values) of each column."""
     pyarrow = _pyarrow(path)
     try:
         table = pyarrow.parquet.read_table(path)
@@ -229,7 +227,7 @@ def parquet_columns(path: Path) -> list[tuple[str, npt.NDArray[Any]]]:
     columns = [(name, column.to_numpy()) for name, column in zip(table.column_names, table.columns, strict=True)]
     for name, column in columns:
         if column.dtype.kind not in "fiubOUS":
-            raise DataError(f"{path}: the column {name!r} holds {column.dtype}, not numbers")
+            raise DataError(f"{path}: the column {name!r} contains {column.dtype}, not numbers")
     return columns
 
 
@@ -243,43 +241,40 @@ def _pyarrow(path: Path) -> Any:
 
 
 def is_header(cells: Sequence[str]) -> bool:
-    """Whether a first line names columns: by words, or by counting them 0, 1, 2, … as data frames do."""
-    counted = [str(i) for i in range(len(cells))]
-    if len(cells) > 2 and (cells == counted or cells[1:] == counted[:-1]):
-        return True
-    return not any(is_number(cell) for cell in cells)
+    """Whether the first line names the columns: it has no numbers, or counts 0, 1, 2, … like a DataFrame."""
+    indices = [str(i) for i in range(len(cells))]
+    is_index = len(cells) > 2 and (cells == indices or cells[1:] == indices[:-1])
+    return is_index or not any(map(is_number, cells))
 
 
-def is_number(text: str) -> bool:
-    """Whether a cell of a table is one."""
+def is_number(cell: Any) -> bool:
+    """Whether a cell contains a number."""
     try:
-        float(text)
-    except ValueError:
+        float(cell)
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 
 
 def matrix(rows: Any, path: Path, names: list[str] | None = None) -> npt.NDArray[np.float64]:
-    """The numbers of rows of cells; `names` are those of the rows, for error messages."""
+    """Convert rows of cells to numbers; `names` are the row names for error messages."""
     lengths = [len(row) for row in rows]
     if not lengths or not lengths[0]:
-        raise DataError(f"{path}: holds no numbers")
-    if len(set(lengths)) > 1:
-        odd = next(i for i, length in enumerate(lengths) if length != lengths[0])
-        raise DataError(f"{path}: {_which(odd, names)} has {lengths[odd]} values, the first {lengths[0]}")
+        raise DataError(f"{path}: contains no numbers")
+    for i, length in enumerate(lengths):
+        if length != lengths[0]:
+            raise DataError(f"{path}: {_row(i, names)} has {length} values, the first {lengths[0]}")
     try:
         return np.array(rows, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         for i, row in enumerate(rows):
             for value in row:
-                try:
-                    float(value)
-                except (TypeError, ValueError, OverflowError):
+                if not is_number(value):
                     shown = textwrap.shorten(repr(value), 60, placeholder="…")
-                    hint = "; make descriptors of text with `classnorm describe`" if names else ""
-                    raise DataError(f"{path}: {_which(i, names)} holds {shown}, which is not a number{hint}") from None
+                    hint = "; convert text to descriptors with `classnorm describe`" if names else ""
+                    raise DataError(f"{path}: {_row(i, names)} contains {shown}, which is not a number{hint}") from None
         raise
 
 
-def _which(row: int, names: list[str] | None) -> str:
+def _row(row: int, names: list[str] | None) -> str:
     return f"class {names[row]!r}" if names else f"row {row} (0-based)"

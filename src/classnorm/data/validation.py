@@ -1,4 +1,4 @@
-"""Validation splits, made from training rows only: nothing of the test set or its classes can leak."""
+"""Validation splits of the training rows; test rows and unseen classes are never used."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SplitKind = Literal["paper", "matched"]
 
 
 def validation_dataset(dataset: ZeroShotDataset, kind: SplitKind = "matched", seed: int = 0) -> ZeroShotDataset:
-    """The training rows of `dataset` as a zero-shot dataset of its own.
+    """Split the training rows of `dataset` into a smaller zero-shot dataset.
 
-    Whole seen classes are held out as pseudo-unseen and rows of the remaining ones as pseudo-seen. The real unseen
-    classes are not in it, nor is any test row.
+    Some seen classes are held out as pseudo-unseen classes, and some rows of the others as pseudo-seen test rows. The
+    unseen classes and the test rows of `dataset` are not included.
 
-    - ``paper``: 10 % of the seen classes (15 % where there are fewer than 50), then 10 % of the remaining rows.
-    - ``matched``: the dataset's own share of unseen classes and 20 % of the remaining rows. The better one for a
-      calibration, because the balance of seen and unseen classes is what a calibration corrects.
+    - ``paper``: hold out 10 % of the seen classes (15 % if there are fewer than 50) and 10 % of the remaining rows.
+    - ``matched``: hold out the dataset's share of unseen classes and 20 % of the remaining rows. Better suited to
+      calibration, which corrects the balance between seen and unseen classes.
     """
     seen = np.flatnonzero(dataset.seen)
     if kind == "paper":
@@ -35,15 +35,16 @@ def validation_dataset(dataset: ZeroShotDataset, kind: SplitKind = "matched", se
 
 
 def hold_out(dataset: ZeroShotDataset, n_classes: int, row_share: float | None, seed: int) -> ZeroShotDataset:
-    """Hold out some seen classes and a share of the other training rows; None for as many rows as those classes have.
+    """Hold out seen classes, and a share of the training rows of the other classes.
 
-    At least two classes are left to train on.
+    At least two classes remain for training. If `row_share` is None, about as many rows of the other classes are held
+    out as the held-out classes have, but at most half.
     """
     seen = np.flatnonzero(dataset.seen)
     n_held_out = min(n_classes, len(seen) - 2)
     if n_held_out < 1:
         raise DataError(
-            f"{dataset.name}: {len(seen)} seen classes are too few to hold one out for validation (3 are needed); "
+            f"{dataset.name}: {len(seen)} seen classes are too few to hold one out for validation (at least 3 needed); "
             'use `calibration="none"`'
         )
     generator = np.random.default_rng([seed, len(seen)])
@@ -54,26 +55,26 @@ def hold_out(dataset: ZeroShotDataset, n_classes: int, row_share: float | None, 
     rest = generator.permutation(train[~held_out])
     if row_share is None:
         row_share = float(min(0.5, held_out.sum() / len(rest)))
-    rest, taken = stratified(rest, dataset.labels, row_share)
+    rest, test_seen = stratified(rest, dataset.labels, row_share)
 
     return replace(
         dataset.restricted(seen),
         name=f"{dataset.name} (without {n_held_out} classes, split {seed})",
-        split=Split(rest, taken, np.sort(train[held_out])),
+        split=Split(rest, test_seen, np.sort(train[held_out])),
     )
 
 
 def stratified(rows: IntArray, labels: IntArray, share: float) -> tuple[IntArray, IntArray]:
-    """Shuffled `rows` in two parts, each in order: of each class its first few go to the second, one always stays.
+    """Split shuffled `rows` by class into two sorted parts; the second has the first few rows of each class.
 
-    How many is rounded from class to class, not each for itself, so that the share is right where classes have few
-    rows, too; at least one is taken if any class can spare it.
+    Each class keeps at least one row in the first part. Rounding errors carry over between classes, so that the share
+    is met even if classes have few rows; the second part is empty only if every class has a single row.
     """
     rows = rows[np.argsort(labels[rows], kind="stable")]
     _, first, count = np.unique(labels[rows], return_index=True, return_counts=True)
     rank = np.arange(len(rows)) - np.repeat(first, count)  # 0, 1, … within each class
-    n_taken = np.minimum(np.diff(np.round(share * np.cumsum(count)), prepend=0), count - 1)
-    taken = rank < np.repeat(n_taken, count)
-    if not taken.any() and (count > 1).any():
-        taken[int(first[count.argmax()])] = True
-    return np.sort(rows[~taken]), np.sort(rows[taken])
+    n_second = np.minimum(np.diff(np.round(share * np.cumsum(count)), prepend=0), count - 1)
+    in_second = rank < np.repeat(n_second, count)
+    if not in_second.any() and (count > 1).any():
+        in_second[first[count.argmax()]] = True
+    return np.sort(rows[~in_second]), np.sort(rows[in_second])

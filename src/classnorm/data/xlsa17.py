@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, Literal
 
 import h5py
@@ -21,6 +21,7 @@ __all__ = ["AttributesKey", "load_gbu", "read_mat", "read_splits", "save_gbu"]
 AttributesKey = Literal["att", "original_att"]
 
 _SPLITS = "att_splits.mat"
+_LOCATIONS = ("trainval_loc", "test_seen_loc", "test_unseen_loc")
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
@@ -28,22 +29,26 @@ def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey =
     """Read a GBU folder.
 
     Args:
-        folder: holds `att_splits.mat` and the feature file.
-        features: name of the feature file without `.mat`.
+        folder: contains `att_splits.mat` and the feature file.
+        features: name of the feature file, without `.mat`.
         attributes: ``att`` (unit-norm columns) or ``original_att`` (raw).
     """
     feature_file = folder / f"{features}.mat"
     if not feature_file.is_file():
-        others = sorted(file.stem for file in folder.glob("*.mat") if file.name != _SPLITS)
-        here = (folder / _SPLITS).is_file()
-        hint = f"use `features={others[0]!r}`" if others else "download or extract features first"
-        hint += "" if others or here else f"; for a folder of images: `images={str(folder)!r}`"
+        candidates = sorted(file.stem for file in folder.glob("*.mat") if file.name != _SPLITS)
+        hint = f"use `features={candidates[0]!r}`" if candidates else "download or extract features first"
+        if not candidates and not (folder / _SPLITS).is_file():
+            hint += f"; for a folder of images: `images={str(folder)!r}`"
         raise DataError(f"{feature_file}: no such file; {hint}")
     names, descriptors, split = read_splits(folder, attributes)
     table = read_mat(feature_file, ["features", "labels"], optional=["image_files", "allclasses_names"])
     if "allclasses_names" in table:
-        own = _strings(table["allclasses_names"], feature_file, "allclasses_names")
-        labels = _join_by_name(_labels(table["labels"], feature_file, len(own)), own, names, feature_file)
+        file_names = _strings(table["allclasses_names"], feature_file, "allclasses_names")
+        unknown = [name for name in file_names if name not in names]
+        if unknown:
+            raise DataError(f"{feature_file}: class {unknown[0]!r} is not in {_SPLITS}; class names must match")
+        labels = _labels(table["labels"], feature_file, len(file_names))
+        labels = np.array([names.index(name) for name in file_names], dtype=np.int64)[labels]
     else:
         labels = _labels(table["labels"], feature_file, len(names))
     files = _strings(table["image_files"], feature_file, "image_files") if "image_files" in table else None
@@ -54,15 +59,13 @@ def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey =
         labels,
         descriptors,
         names,
-        train=split.train,
-        test_seen=split.test_seen,
-        test_unseen=split.test_unseen,
+        **split.parts,
         name=recognise(names, len(labels)) or folder.resolve().name,
         where=str(folder),
         provenance={
             "features": features,
             "attributes": attributes,
-            # Two versions of the Proposed Splits are in circulation, in files of the same name: the checksum tells.
+            # Two versions of the Proposed Splits share one file name; the checksum distinguishes them.
             "split": f"GBU {split.checksum[:8]}",
         },
         image_files=files,
@@ -70,35 +73,29 @@ def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey =
 
 
 def read_splits(folder: Path, attributes: AttributesKey = "att") -> tuple[list[str], npt.NDArray[Any], Split]:
-    """What `att_splits.mat` alone tells: class names, their attributes [n_classes, d_a], and the rows of the split."""
+    """Read `att_splits.mat`: class names, attributes [n_classes, d_a] and the split."""
     path = folder / _SPLITS
-    content = read_mat(path, [attributes, "allclasses_names", "trainval_loc", "test_seen_loc", "test_unseen_loc"])
+    content = read_mat(path, [attributes, "allclasses_names", *_LOCATIONS])
     names = _strings(content["allclasses_names"], path, "allclasses_names")
-    parts = (_locations(content[f"{key}_loc"], path, f"{key}_loc") for key in ("trainval", "test_seen", "test_unseen"))
-    return names, _by_rows(content[attributes], len(names), path, attributes), Split(*parts)
+    split = Split(*(_locations(content[key], path, key) for key in _LOCATIONS))
+    return names, _by_rows(content[attributes], len(names), path, attributes), split
 
 
 def save_gbu(dataset: ZeroShotDataset, folder: Path, features: str = "features") -> None:
-    """Write `dataset` as a GBU folder (MATLAB v5), `att_splits.mat` and `NAME.mat`."""
-    names = np.empty((dataset.n_classes, 1), dtype=object)
-    names[:, 0] = dataset.class_names
+    """Write `dataset` as a GBU folder: `att_splits.mat` and `FEATURES.mat`, both MATLAB v5."""
     norms = np.linalg.norm(dataset.descriptors.astype(np.float64), axis=1, keepdims=True)
-    norms[np.abs(norms - 1.0) < 1e-6] = 1.0  # unit norm already: dividing again would only change the last digit
+    norms[np.abs(norms - 1.0) < 1e-6] = 1.0  # already unit norm: dividing again would only add rounding errors
     table: dict[str, Any] = {
         "features": np.ascontiguousarray(np.asarray(dataset.features, dtype=np.float32).T),
         "labels": dataset.labels.reshape(-1, 1) + 1.0,
     }
     if dataset.image_files is not None:
-        files = np.empty((dataset.n_rows, 1), dtype=object)
-        files[:, 0] = dataset.image_files
-        table["image_files"] = files
+        table["image_files"] = np.array(dataset.image_files, dtype=object).reshape(-1, 1)
     splits = {
         "att": (dataset.descriptors / norms).T,
         "original_att": dataset.descriptors.T.astype(np.float64),
-        "allclasses_names": names,
-        "trainval_loc": dataset.split.train.reshape(-1, 1) + 1.0,
-        "test_seen_loc": dataset.split.test_seen.reshape(-1, 1) + 1.0,
-        "test_unseen_loc": dataset.split.test_unseen.reshape(-1, 1) + 1.0,
+        "allclasses_names": np.array(dataset.class_names, dtype=object).reshape(-1, 1),
+        **{key: rows.reshape(-1, 1) + 1.0 for key, rows in zip(_LOCATIONS, dataset.split.parts.values(), strict=True)},
     }
     for path, content in ((folder / f"{features}.mat", table), (folder / _SPLITS, splits)):
         with replacing(path) as temporary:
@@ -106,40 +103,31 @@ def save_gbu(dataset: ZeroShotDataset, folder: Path, features: str = "features")
 
 
 def read_mat(path: Path, keys: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Any]:
-    """The named variables of a MATLAB file, v5 or v7.3, oriented as MATLAB shows them."""
+    """Read variables of a MATLAB file (v5 or v7.3), in MATLAB's orientation."""
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     try:
         with path.open("rb") as file:
             is_hdf5 = _HDF5_MAGIC in file.read(1024)  # v7.3 is HDF5 behind a 512-byte MATLAB header
-        content = _read_v73(path, [*keys, *optional]) if is_hdf5 else _read_v5(path, [*keys, *optional])
-    except DataError:
-        raise
+        content = (_read_v73 if is_hdf5 else scipy.io.loadmat)(path, variable_names=[*keys, *optional])
     except MemoryError:
         raise
-    except Exception as error:  # scipy and h5py raise many kinds on a damaged file
+    except Exception as error:  # scipy and h5py raise many types on a damaged file
         raise DataError(
-            f"{path}: not a readable MATLAB file ({type(error).__name__}); it may be truncated, fetch it again"
+            f"{path}: not a readable MATLAB file ({type(error).__name__}); it may be truncated, download it again"
         ) from error
     missing = [key for key in keys if key not in content]
     if missing:
-        raise DataError(f"{path}: the variable {missing[0]!r} is missing; the file must hold {', '.join(keys)}")
+        raise DataError(f"{path}: the variable {missing[0]!r} is missing; the file must contain {', '.join(keys)}")
     return content
 
 
-def _read_v5(path: Path, keys: Sequence[str]) -> dict[str, Any]:
-    content = scipy.io.loadmat(path, variable_names=list(keys))
-    return {key: value for key, value in content.items() if not key.startswith("__")}
-
-
-def _read_v73(path: Path, keys: Sequence[str]) -> dict[str, Any]:
+def _read_v73(path: Path, variable_names: Sequence[str]) -> dict[str, Any]:
     content: dict[str, Any] = {}
     with h5py.File(path, "r") as file:
-        for key in keys:
-            if key not in file:
-                continue
+        for key in file.keys() & set(variable_names):
             data = file[key]
-            if data.attrs.get("MATLAB_empty"):  # holds its size instead of values
+            if data.attrs.get("MATLAB_empty"):  # stores its shape instead of values
                 content[key] = np.zeros((0, 0))
             elif data.dtype == h5py.ref_dtype:  # a cell array of strings
                 content[key] = [_characters(file[reference]) for reference in data[()].reshape(-1)]
@@ -153,7 +141,7 @@ def _characters(codes: Any) -> str:
 
 
 def _strings(cells: Any, path: Path, key: str) -> list[str]:
-    """The strings of a cell array, however deeply MATLAB and scipy have nested each."""
+    """Return the strings of a cell array, unwrapping the arrays around each."""
     strings = []
     for cell in np.asarray(cells, dtype=object).reshape(-1) if not isinstance(cells, list) else cells:
         while isinstance(cell, np.ndarray) and cell.size == 1:
@@ -167,57 +155,43 @@ def _strings(cells: Any, path: Path, key: str) -> list[str]:
 def _locations(values: Any, path: Path, key: str) -> npt.NDArray[np.int64]:
     rows = check_integers(values, key, str(path))
     if len(rows) and rows.min() < 1:
-        raise DataError(f"{path}: {key} holds row {int(rows.min())}; GBU rows are numbered from 1")
+        raise DataError(f"{path}: {key} contains row {rows.min()}; GBU rows are 1-based")
     return rows - 1
 
 
 def _labels(values: Any, path: Path, n_classes: int) -> npt.NDArray[np.int64]:
     labels = check_integers(values, "labels", str(path))
     if len(labels) and labels.min() == 0:
-        raise DataError(f"{path}: labels start at 0; GBU labels are 1-based, add 1 to all of them")
+        raise DataError(f"{path}: labels start at 0; GBU labels are 1-based, add 1 to each")
     bad = np.flatnonzero((labels < 1) | (labels > n_classes))
     if len(bad):
         raise DataError(
-            f"{path}: label {int(labels[bad[0]])} of row {int(bad[0]) + 1} (1-based) is out of range; "
+            f"{path}: label {labels[bad[0]]} of row {bad[0] + 1} (1-based) is out of range; "
             f"{n_classes} class names allow 1 to {n_classes}"
         )
     return labels - 1
 
 
 def _by_rows(matrix: Any, n: int, path: Path, key: str) -> npt.NDArray[Any]:
-    """[n, d] from MATLAB's [d, n]; a file written the other way round is accepted where that is unambiguous."""
+    """Return [n, d] from MATLAB's [d, n]; also accept [n, d] if that is unambiguous."""
     array = np.asarray(matrix)
-    if array.ndim == 2 and array.shape[1] == n:
-        return array.T
-    if array.ndim == 2 and array.shape[0] == n:
-        return array
+    if array.ndim == 2 and n in array.shape:
+        return array.T if array.shape[1] == n else array
     raise DataError(
         f"{path}: {key} has shape {array.shape}, but {n} columns are expected; the files may not belong together"
     )
 
 
-def _join_by_name(
-    labels: npt.NDArray[np.int64], own: Sequence[str], names: Sequence[str], path: Path
-) -> npt.NDArray[np.int64]:
-    """Labels that count in the feature file's own list of classes, as indices into the list of the split file."""
-    position = {name: i for i, name in enumerate(names)}
-    missing = [name for name in own if name not in position]
-    if missing:
-        raise DataError(f"{path}: class {missing[0]!r} is not in {_SPLITS}; class names must match")
-    return np.array([position[name] for name in own], dtype=np.int64)[labels]
-
-
 def _check_image_folders(files: Iterable[str], labels: npt.NDArray[np.int64], names: Sequence[str], path: Path) -> None:
-    """Image paths usually name the class; where they all do, labels must agree with them."""
+    """If the parent folder of every image is a class name, check the labels against them."""
     position = {name: i for i, name in enumerate(names)}
-    folders = [file.replace("\\", "/").split("/")[-2:-1] for file in files]
-    claimed = np.array([position.get(folder[0], -1) if folder else -1 for folder in folders])
+    claimed = np.array([position.get(PureWindowsPath(file).parent.name, -1) for file in files])
     if len(claimed) != len(labels) or (claimed < 0).any():
         return
     wrong = np.flatnonzero(claimed != labels)
     if len(wrong):
         row = int(wrong[0])
         raise DataError(
-            f"{path}: row {row + 1} (1-based) is labelled {names[labels[row]]!r} but lies in {names[claimed[row]]!r}; "
-            f"labels must count in the order of allclasses_names in {_SPLITS}"
+            f"{path}: row {row + 1} (1-based) is labelled {names[labels[row]]!r} but is in {names[claimed[row]]!r}; "
+            f"labels must be indices into allclasses_names of {_SPLITS}"
         )

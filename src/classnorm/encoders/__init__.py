@@ -1,4 +1,4 @@
-"""Images → features, text → descriptors, behind small interfaces; pretrained networks are optional extras."""
+"""Encoders of images (to features) and text (to descriptors). Pretrained networks are optional extras."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 Loader = Callable[[str, int | None, Path | None], Encoder]
-"""(name, side of the picture, file or folder of other weights) → encoder."""
+"""(name, image size, file or folder of weights) → encoder."""
 
 ENCODERS: dict[str, Loader] = {
     "efficientnet-lite0": load_efficientnet_lite,
@@ -55,19 +55,15 @@ ENCODERS: dict[str, Loader] = {
 }
 ENCODERS.update(plugins("classnorm.encoders"))
 
-_SMALLEST = 16  # pixels; a network that halves the picture five times needs as many
+_SMALLEST = 16  # pixels; minimum for a network that halves the image several times
 
 
 def load_encoder(name: str, size: int | None = None, weights: str | Path | None = None) -> Encoder:
-    """An encoder by its name in `ENCODERS`, or `hf:ID`, `hf:FOLDER` for a model of the transformers library.
+    """Load an encoder by its name in `ENCODERS`, or `hf:ID`, `hf:FOLDER` for a model of the transformers library.
 
     Args:
-        size: side of the picture that the network sees, in pixels; None is what it was made for.
-        weights: a file (`.safetensors`, `.pth`; for hf a folder) of other weights than the network's own.
-
-    Raises:
-        ConfigError: there is no such encoder, its package is missing, or its size is too small.
-        ModelError: the weights cannot be loaded.
+        size: side of the input image in pixels; None for the default of the network.
+        weights: file (`.safetensors` or `.pth`; for hf a folder) to use instead of the default weights.
     """
     if size is not None and size < _SMALLEST:
         raise ConfigError(f"size {size} px is too small for an encoder; it must be at least {_SMALLEST}")
@@ -78,25 +74,21 @@ def load_encoder(name: str, size: int | None = None, weights: str | Path | None 
 
 
 def frozen_encoder(name: str, size: int | None = None, weights: str | Path | None = None) -> Encoder:
-    """An encoder that is not to be trained: one without trained weights is the same every time."""
+    """Load an encoder for inference. Encoders without trained weights get the same random weights every time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return load_encoder(name, size, weights)
 
 
 def recorded_encoder(record: Mapping[str, Any], weights: str | Path | None = None) -> Encoder:
-    """The very encoder that `Encoder.record` told of.
-
-    Raises:
-        ModelError: its weights or preprocessing are not the ones that it had.
-    """
+    """Load the encoder described by `record`, from `Encoder.record`; weights and preprocessing must be the same."""
     encoder = frozen_encoder(record["name"], record["preprocessing"]["crop"], weights)
     same_encoder(encoder, record)
     return encoder
 
 
 def same_encoder(encoder: Encoder, record: Mapping[str, Any]) -> None:
-    """Raise a `ModelError` unless this is the encoder that `Encoder.record` told of."""
+    """Raise a `ModelError` unless `encoder` matches `record`, from `Encoder.record`."""
     if encoder.name != record["name"]:
         raise ModelError(f"encoder {encoder.name} is not the one that the features were made with, {record['name']}")
     if encoder.record()["sha256"] != record["sha256"]:

@@ -1,4 +1,4 @@
-"""A small network to be trained from nothing, for small pictures such as glyphs."""
+"""A small convolutional network to train from scratch, for small images such as glyphs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _WIDTHS = (32, 64, 128, 128)
 class ConvNet(nn.Module):
     """Four blocks of convolution, group normalization, ReLU and pooling, [n, channels, size, size] → [n, 128].
 
-    Group normalization has no running statistics, which a stream of classes would spoil.
+    Group normalization has no running statistics, which would go wrong in a stream of classes.
     """
 
     def __init__(self, channels: int = 3) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         for width in _WIDTHS:
-            layers += [nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.GroupNorm(8, width), nn.ReLU()]
-            layers += [nn.MaxPool2d(2)]
+            convolution = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+            layers += [convolution, nn.GroupNorm(8, width), nn.ReLU(), nn.MaxPool2d(2)]
             channels = width
         self.layers = nn.Sequential(*layers)
 
@@ -36,7 +36,7 @@ class ConvNet(nn.Module):
 
 
 def load_convnet(name: str, size: int | None = None, weights: Path | None = None) -> Encoder:
-    """`convnet` sees three channels, `convnet-gray` one. Without `weights` it is as torch's generator draws it."""
+    """Build `convnet` (three channels) or `convnet-gray` (one channel), randomly initialized without `weights`."""
     channels = 1 if name == "convnet-gray" else 3
     module = ConvNet(channels)
     if weights is not None:

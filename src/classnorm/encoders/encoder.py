@@ -1,4 +1,4 @@
-"""`Encoder`: a network, and what must be done to a picture before it."""
+"""`Encoder`: a network with its preprocessing."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ __all__ = ["Encoder", "load_weights", "required"]
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """Frozen by `extract_features`, or trained as any other module."""
+    """A network from images to features, with its preprocessing."""
 
     name: str
     module: nn.Module  # [n, channels, size, size] → [n, d_z]
     preprocessing: Preprocessing
     d_z: int
-    weights: str  # where they come from
+    weights: str  # their source
 
     @property
     def size(self) -> int:
-        """Side of the picture that the network sees, in pixels."""
+        """Side of the input image in pixels."""
         return self.preprocessing.crop
 
     @property
     def checksum(self) -> str:
-        """SHA-256 of the weights as they are now."""
+        """SHA-256 of the current weights."""
         digest = hashlib.sha256()
         for name, tensor in sorted(self.module.state_dict().items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -46,11 +46,11 @@ class Encoder:
         return digest.hexdigest()
 
     def preprocess(self, images: npt.NDArray[Any] | Sequence[Image.Image]) -> Tensor:
-        """[n, channels, size, size] of pictures, or of bytes [n, height, width, 3] or [n, height, width]."""
+        """Return [n, channels, size, size] from images, or from bytes [n, height, width, 3] or [n, height, width]."""
         return self.preprocessing(images)
 
     def record(self) -> dict[str, Any]:
-        """All that decides what the features are, for JSON."""
+        """Return everything that determines the features, as JSON."""
         return {
             "name": self.name,
             "weights": self.weights,
@@ -61,7 +61,7 @@ class Encoder:
 
 
 def required(module: str, extra: str, encoder: str) -> Any:
-    """An optional package, or the line that says how to get it."""
+    """Import an optional package; the error says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -69,7 +69,7 @@ def required(module: str, extra: str, encoder: str) -> Any:
 
 
 def load_weights(module: nn.Module, path: Path) -> None:
-    """Fill `module` from a `.safetensors` or `.pth` file of exactly its tensors; nothing is unpickled but tensors."""
+    """Load a `.safetensors` or `.pth` file into `module`; only tensors are unpickled, and all names must match."""
     if not path.is_file():
         raise ModelError(f"{path}: no such file of weights")
     try:
@@ -80,5 +80,5 @@ def load_weights(module: nn.Module, path: Path) -> None:
         module.load_state_dict(state)
     except MemoryError:
         raise
-    except Exception as error:  # safetensors, pickle and torch raise many kinds on a damaged file
+    except Exception as error:  # safetensors, pickle and torch raise many types on a damaged file
         raise ModelError(f"{path}: not the weights of this network ({type(error).__name__})") from error

@@ -1,10 +1,8 @@
-"""Any image backbone of the transformers library, from a folder or from the hub."""
+"""Models of the transformers library, from a folder or from the hub; any image backbone as an encoder."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,10 @@ from classnorm.encoders.encoder import Encoder, required
 from classnorm.encoders.preprocessing import Interpolation, Preprocessing
 from classnorm.errors import ModelError
 
-__all__ = ["load_huggingface", "load_quietly"]
+__all__ = ["load_huggingface", "load_pretrained", "not_loaded"]
 
-_SQUASHED_FROM = 384  # ConvNeXT processors crop smaller pictures and squash those of this size
+_SQUASHED_FROM = 384  # ConvNeXT processors crop smaller images and squash larger ones
+_PROCESSOR_FILES = {"AutoImageProcessor": "preprocessor_config.json", "AutoTokenizer": "a tokenizer"}
 
 
 class _Backbone(nn.Module):
@@ -29,7 +28,7 @@ class _Backbone(nn.Module):
         self.model = model
         self.pooled = pooled
         parameters = inspect.signature(model.forward).parameters
-        # Position embeddings are for one size; others need them resized.
+        # Position embeddings are trained for one size and interpolated for others.
         self.options = {"interpolate_pos_encoding": True} if "interpolate_pos_encoding" in parameters else {}
 
     def forward(self, images: Tensor) -> Tensor:
@@ -41,62 +40,70 @@ class _Backbone(nn.Module):
         return last.mean(dim=(2, 3) if last.dim() == 4 else 1)
 
 
-@contextmanager
-def load_quietly(transformers: Any) -> Iterator[None]:
-    """Without the library's reports, for what they warn of is checked here, and without its progress bars."""
+def not_loaded(source: str, processor: str, error: Exception) -> ModelError:
+    """Return the error for a model that cannot be loaded."""
+    reason = " ".join(str(error).split())[:160]
+    return ModelError(
+        f"{source}: cannot be loaded ({reason}…); use a folder with config.json, {_PROCESSOR_FILES[processor]} and "
+        "model.safetensors, or the ID of such a model on the hub"
+    )
+
+
+def load_pretrained(encoder: str, extra: str, source: str, processor: str, **options: Any) -> tuple[Any, Any, bool]:
+    """Load a model and its processor without warnings and progress bars.
+
+    Also returns whether the pooler is trained: checkpoints of classifiers lack it, and the library initializes it
+    randomly.
+    """
+    transformers = required("transformers", extra, encoder)
     logging = transformers.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        # Only safetensors, which cannot run code.
+        model, report = transformers.AutoModel.from_pretrained(
+            source, output_loading_info=True, use_safetensors=True, dtype=torch.float32, **options
+        )
+        loaded = getattr(transformers, processor).from_pretrained(source, **options)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise not_loaded(source, processor, error) from error
     finally:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+    missing = {key for key in report["missing_keys"] if "pooler" not in key}
+    if missing:
+        raise ModelError(
+            f"{source}: the weights lack {len(missing)} tensors, first {min(missing)!r}; download them again"
+        )
+    return model, loaded, not report["missing_keys"]
 
 
 def load_huggingface(name: str, size: int | None = None, weights: Path | None = None) -> Encoder:
-    """The model `hf:ID` or `hf:FOLDER`; `weights` is a folder that stands in for the ID."""
-    transformers = required("transformers", "transformers", name)
+    """Load the model `hf:ID` or `hf:FOLDER`; `weights` is a folder to use instead of the ID."""
     source = str(weights) if weights is not None else name.removeprefix("hf:")
-    try:
-        with load_quietly(transformers):
-            # Weights as safetensors only, which cannot run code.
-            model, report = transformers.AutoModel.from_pretrained(
-                source, output_loading_info=True, use_safetensors=True, dtype=torch.float32
-            )
-            processor = transformers.AutoImageProcessor.from_pretrained(source)
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        reason = " ".join(str(error).split())[:160]
-        raise ModelError(
-            f"{source}: cannot be loaded ({reason}…); give a folder with config.json, preprocessor_config.json and "
-            "model.safetensors, or the ID of such a model on the hub"
-        ) from error
-    # A classifier's checkpoint has no pooler: what the library makes up for it is noise.
-    missing = {key for key in report["missing_keys"] if "pooler" not in key}
-    if missing:
-        raise ModelError(f"{source}: the weights lack {len(missing)} tensors, first {min(missing)!r}; fetch them again")
-    vision = getattr(model, "vision_model", model)  # of models of images and text
-    module = _Backbone(vision, pooled=not report["missing_keys"]).eval()
+    model, processor, pooled = load_pretrained(name, "transformers", source, "AutoImageProcessor")
+    vision = getattr(model, "vision_model", model)  # the image part of models of images and text
+    module = _Backbone(vision, pooled).eval()
     preprocessing = _preprocessing(processor.to_dict(), source).at(size)
     try:
         with torch.inference_mode():
             d_z = module(torch.zeros(1, 3, preprocessing.crop, preprocessing.crop)).shape[1]
-    except Exception as error:  # whatever a model may raise on a picture it was not made for
+    except Exception as error:  # models raise many types on inputs they do not support
         raise ModelError(f"{source}: gives no image features at {preprocessing.crop} px ({error})") from error
     revision = getattr(model.config, "_commit_hash", None)
     return Encoder(name, module, preprocessing, d_z, f"{source}@{revision}" if revision else source)
 
 
 def _preprocessing(processor: dict[str, Any], source: str) -> Preprocessing:
-    """What an image processor does, in our terms."""
+    """Convert the settings of an image processor."""
     size, crop = processor["size"], processor.get("crop_size") if processor.get("do_center_crop") else None
     keep_aspect = "shortest_edge" in size
     resize = size["shortest_edge"] if keep_aspect else size.get("height")
     side = crop["height"] if crop else resize
     if not resize or (size.get("width", resize), (crop or {}).get("width", side)) != (resize, side):
-        raise ModelError(f"{source}: its pictures are not square (size {size}, crop {crop}); use another model")
+        raise ModelError(f"{source}: its images are not square (size {size}, crop {crop}); use another model")
     if keep_aspect and processor.get("crop_pct"):
         keep_aspect = resize < _SQUASHED_FROM
         resize = int(resize / processor["crop_pct"]) if keep_aspect else resize

@@ -1,4 +1,4 @@
-"""`ImageInputs`: pictures as the input of a network that is trained."""
+"""`ImageInputs`: images as input of a network in training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ImageInputs"]
 
 
 class ImageInputs:
-    """Pictures that are decoded once, to bytes [n, size, size, channels], and normalized batch by batch."""
+    """Images decoded once to bytes [n, size, size, channels] and normalized per batch."""
 
     def __init__(
         self,
@@ -33,12 +33,9 @@ class ImageInputs:
         """
         Args:
             images: files, or pixels [n, height, width] or [n, height, width, 3].
-            preprocessing: of the encoder that will see them; its `crop` is the size.
-            device: where `batch` puts them.
-            cache: a folder; the bytes are kept there and memory-mapped instead of held in memory.
-
-        Raises:
-            DataError: a picture cannot be read.
+            preprocessing: of the encoder; its `crop` is the size.
+            device: device of the batches.
+            cache: folder for the bytes, which are then memory-mapped instead of held in memory.
         """
         self.preprocessing = preprocessing
         self.device = torch.device(device)
@@ -60,13 +57,13 @@ class ImageInputs:
         for row, image in enumerate(read_images(images, range(len(images)), self.preprocessing.pixels)):
             if isinstance(image, str):
                 where = f"row {row} (0-based)" if isinstance(images, np.ndarray) else str(images[row])
-                raise DataError(f"{where}: {image}; repair or remove that image")
+                raise DataError(f"{where}: {image}; correct or remove that image")
             pixels[row] = image
 
     def __len__(self) -> int:
         return len(self.pixels)
 
     def batch(self, rows: Tensor) -> Tensor:
-        """[len(rows), channels, size, size], normalized, on the device."""
+        """Return the normalized images [len(rows), channels, size, size] on the device."""
         pixels = torch.from_numpy(np.asarray(self.pixels[rows.cpu().numpy()]))
         return self.preprocessing.normalize(pixels.to(self.device))

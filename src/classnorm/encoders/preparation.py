@@ -1,9 +1,10 @@
-"""From images and what is said of their classes to a dataset, step by step; each step that is done is kept."""
+"""Datasets from images and class descriptions. The result of each step is stored and reused."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +13,6 @@ import torch
 
 from classnorm.data import Split, ZeroShotDataset, load_bundle, save_bundle
 from classnorm.data.bundle import provenance_of, read_npz, texts
-from classnorm.data.dataset import IntArray
 from classnorm.data.descriptions import Descriptions, match_names, read_descriptions
 from classnorm.data.image_table import Images, ImageTable
 from classnorm.data.images import image_signature, read_images
@@ -22,45 +22,42 @@ from classnorm.errors import ConfigError, DataError
 from classnorm.progress import OnProgress
 from classnorm.results.run_folder import write_arrays
 
-__all__ = ["Prepared", "described", "joined_to", "own_split", "prepare", "with_split"]
+__all__ = ["Prepared", "described", "joined_to", "prepare", "with_split"]
 
-HOLD_OUT = 0.2  # of the classes, where each has images and nothing else is asked for
+HOLD_OUT = 0.2  # of the classes, by default if all have images
 _TEST_SEEN = 0.2  # of the images of each seen class
-_KEPT = ("features", "encoder", "images", "skipped")  # what a bundle tells of its features
+_FEATURE_KEYS = ("features", "encoder", "images", "skipped")  # provenance of the features in a bundle
 
 _THUMBNAIL = Preprocessing(96, 96, (0.0,) * 3, (1.0,) * 3)
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A dataset made of images, and what became of them."""
+    """A dataset of images."""
 
     dataset: ZeroShotDataset
-    skipped: dict[str, str]  # file → why it could not be read
-    is_new: bool  # false if the features were there from an earlier call
+    skipped: dict[str, str]  # file → why it cannot be read
+    is_new: bool  # false if the features come from an earlier call
     images: Images  # one per row
 
     def write_examples(self, folder: Path) -> None:
-        """Put a few test images of unseen classes into a run folder, for the report."""
-        picks = self.dataset.example_positions()
-        rows = self.dataset.test_rows[picks].tolist()
-        pictures = list(read_images(self.images, rows, _THUMBNAIL.pixels))
-        (folder / "examples.npz").unlink(missing_ok=True)  # of an earlier run with another split
-        found = {int(p): picture for p, picture in zip(picks, pictures, strict=True) if not isinstance(picture, str)}
-        if found:
-            arrays = {"position": np.array(list(found)), "image": np.stack(list(found.values()))}
+        """Write a few test images of unseen classes to a run folder, for the report."""
+        positions = self.dataset.example_positions()
+        images = read_images(self.images, self.dataset.test_rows[positions].tolist(), _THUMBNAIL.pixels)
+        (folder / "examples.npz").unlink(missing_ok=True)  # may be from another split
+        examples = {int(p): image for p, image in zip(positions, images, strict=True) if not isinstance(image, str)}
+        if examples:
+            arrays = {"position": np.array(list(examples)), "image": np.stack(list(examples.values()))}
             write_arrays(folder / "examples.npz", arrays)
 
 
-def joined_to(table: ImageTable, dataset: ZeroShotDataset, tell: Tell) -> ImageTable:
-    """The images that `dataset` names, with its descriptors and split."""
+def joined_to(table: ImageTable, dataset: ZeroShotDataset, tell: Callable[[str], None]) -> ImageTable:
+    """Select the images of `dataset`, with its descriptors and split; `tell` is called with notices."""
     joined = table.like(dataset)
     if len(joined) < dataset.n_rows:
         tell(f"{len(joined)} of the {dataset.n_rows} images of {dataset.name} are there")
     if len(joined) < len(table):
-        tell(f"{len(table) - len(joined)} images are not of {dataset.name} and left out")
+        tell(f"{len(table) - len(joined)} images are not of {dataset.name} and are left out")
     return joined
 
 
@@ -71,62 +68,57 @@ def described(
     templates: Sequence[str] = (),
     *,
     cache: Path | None = None,
-    tell: Tell = lambda text: None,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> ImageTable:
-    """The table with a descriptor of each class of `descriptions`; those without images will be unseen.
+    """Add descriptors to a table. It gets the classes of `descriptions`, of which those without images are unseen.
 
-    Without `descriptions` it is the table's own attributes that describe (CUB has some), or else the class names.
+    Without `descriptions`, classes are described by the attributes of the table (as in CUB), or else by their names.
     """
     if descriptions is None and table.descriptors is not None:
         return table
-    said = (
-        Descriptions.of_names(table.class_names, table.name)
-        if descriptions is None
-        else read_descriptions(descriptions)
-    )
-    for text in said.notices:
-        tell(text)
-    places = np.array(match_names(table.class_names, table.name, said.names, said.where), dtype=np.int64)
-    made = describe(said, text_encoder, templates, cache=cache, tell=tell)
+    if descriptions is None:
+        content = Descriptions.of_names(table.class_names, table.name)
+    else:
+        content = read_descriptions(descriptions)
+    for notice in content.notices:
+        tell(notice)
+    positions = np.array(match_names(table.class_names, table.name, content.names, content.where), dtype=np.int64)
+    descriptors = describe(content, text_encoder, templates, cache=cache, tell=tell)
     return replace(
         table,
-        labels=places[table.labels],
-        class_names=made.names,
-        descriptors=made.table,
-        provenance={**table.provenance, **made.provenance},
+        labels=positions[table.labels],
+        class_names=descriptors.names,
+        descriptors=descriptors.table,
+        provenance={**table.provenance, **descriptors.provenance},
     )
 
 
 def with_split(table: ImageTable, hold_out: float | None = None, seed: int = 0) -> ImageTable:
-    """The table with a split, its own if it has one."""
+    """Add a split to a table that has none.
+
+    Classes without images are unseen, and some of the others are held out as unseen to score them. A fifth of the
+    images of each seen class are test images.
+
+    Args:
+        hold_out: share of the classes with images to hold out; None for a fifth if every class has images, else 0.
+    """
     if table.split is not None:
         if hold_out is not None:
             raise ConfigError(f"{table.name} brings a split of its own; leave out `hold_out`")
         return table
-    return replace(table, split=own_split(table.labels, len(table.class_names), hold_out, seed, table.name))
-
-
-def own_split(labels: IntArray, n_classes: int, hold_out: float | None, seed: int, where: str) -> Split:
-    """Classes without images are unseen, and a share of the others is held out as unseen, so that they can be scored.
-
-    Of each seen class a fifth of the images are for the test.
-
-    Args:
-        hold_out: the share; None is a fifth if every class has images, else nothing.
-    """
     if hold_out is not None and not 0 <= hold_out < 1:
         raise ConfigError(f"`hold_out` is {hold_out}; it must be a share of the classes, from 0 to below 1")
-    present = np.unique(labels)
-    share = (HOLD_OUT if len(present) == n_classes else 0.0) if hold_out is None else hold_out
+    present = np.unique(table.labels)
+    share = (HOLD_OUT if len(present) == len(table.class_names) else 0.0) if hold_out is None else hold_out
     n_held_out = min(max(1, round(share * len(present))), len(present) - 2) if share else 0
     if n_held_out < 0 or (hold_out and not n_held_out):
-        raise DataError(f"{where}: {len(present)} classes have images; 3 are needed to hold one out, 2 to train")
+        raise DataError(f"{table.name}: {len(present)} classes have images; 3 are needed to hold one out, 2 to train")
     generator = np.random.default_rng([seed, len(present)])
     unseen = generator.permutation(present)[:n_held_out]
-    rows = generator.permutation(len(labels))
-    is_unseen = np.isin(labels[rows], unseen)
-    train, test_seen = stratified(rows[~is_unseen], labels, _TEST_SEEN)
-    return Split(train, test_seen, np.sort(rows[is_unseen]))
+    rows = generator.permutation(len(table))
+    is_unseen = np.isin(table.labels[rows], unseen)
+    train, test_seen = stratified(rows[~is_unseen], table.labels, _TEST_SEEN)
+    return replace(table, split=Split(train, test_seen, np.sort(rows[is_unseen])))
 
 
 def prepare(
@@ -140,15 +132,15 @@ def prepare(
     strict: bool = False,
     progress: OnProgress | None = None,
 ) -> Prepared:
-    """The dataset of a described table, also written to the file `bundle`.
+    """Build the dataset of a table with descriptors, and write it to the file `bundle`.
 
-    Features that the file holds already, of the same images by the same encoder, are not made again.
+    If the file already contains features of the same images by the same encoder, they are reused.
     """
 
-    def finish(kept: ImageTable) -> ImageTable:
-        return with_split(kept, hold_out, seed)
+    def finish(readable: ImageTable) -> ImageTable:
+        return with_split(readable, hold_out, seed)
 
-    finish(table)  # a mistake is told before hours are spent on features
+    finish(table)  # raises errors before hours are spent on features
     is_new = not _refreshed(table, encoder, bundle, finish, strict)
     if is_new:
         extract_features(table, encoder, bundle, device=device, strict=strict, finish=finish, progress=progress)
@@ -161,33 +153,26 @@ def prepare(
 def _refreshed(
     table: ImageTable, encoder: Encoder, bundle: Path, finish: Callable[[ImageTable], ImageTable], strict: bool
 ) -> bool:
-    """Whether the bundle holds the features of these images by this encoder; what it says besides is then renewed."""
+    """Whether the bundle has the features of these images by this encoder. If so, update everything else in it."""
     try:
         content = read_npz(bundle, ("features", "image_files", "provenance"))
         provenance = provenance_of(content, bundle)
     except DataError:
         return False
-    known = (provenance.get("images"), provenance.get("encoder"))
-    if known != (image_signature(table.images, range(len(table))), json.dumps(encoder.record())):
+    key = (image_signature(table.images, range(len(table))), json.dumps(encoder.record()))
+    if key != (provenance.get("images"), provenance.get("encoder")) or (strict and "skipped" in provenance):
         return False
-    if strict and "skipped" in provenance:
-        return False  # it was made without
-    kept = finish(table.take(np.flatnonzero(np.isin(table.files, texts(content["image_files"])))))
-    dataset = kept.dataset(
+    readable = finish(table.take(np.flatnonzero(np.isin(table.files, texts(content["image_files"])))))
+    dataset = readable.dataset(
         content["features"],
         str(bundle),
-        provenance={**kept.provenance, **{key: provenance[key] for key in _KEPT if key in provenance}},
-        image_files=kept.files,
-        is_train=kept.is_train,
+        provenance={**readable.provenance, **{key: provenance[key] for key in _FEATURE_KEYS if key in provenance}},
+        image_files=readable.files,
+        is_train=readable.is_train,
     )
-    if not _holds(bundle, dataset):
-        save_bundle(dataset, bundle)
-    return True
-
-
-def _holds(bundle: Path, dataset: ZeroShotDataset) -> bool:
-    try:
+    with suppress(DataError):
         old = load_bundle(bundle)
-    except DataError:
-        return False
-    return (old.checksum, old.provenance) == (dataset.checksum, dataset.provenance)
+        if (old.checksum, old.provenance) == (dataset.checksum, dataset.provenance):
+            return True
+    save_bundle(dataset, bundle)
+    return True

@@ -1,6 +1,6 @@
-"""What is in a dataset, and whether scores on it can be trusted: facts, warnings and a verdict.
+"""Inspection of a valid dataset: statistics, and warnings about anything that makes scores unreliable.
 
-The dataset was checked at the door, so nothing here is an error. Row numbers are 0-based.
+Row numbers are 0-based.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from classnorm.data.dataset import ZeroShotDataset
-from classnorm.inspection.class_sizes import ClassFacts, class_facts, class_warnings
 from classnorm.inspection.descriptors import AttributeFacts, DescriptorPair, attribute_facts, attribute_warnings
 from classnorm.inspection.duplicates import (
     MOST_OPERATIONS,
@@ -21,8 +20,8 @@ from classnorm.inspection.duplicates import (
     search_cost,
 )
 from classnorm.inspection.features import FeatureFacts, feature_facts, feature_warnings
-from classnorm.inspection.leaks import LeakFacts, leak_facts, leak_warnings
 from classnorm.inspection.measures import NEAR, Spread
+from classnorm.inspection.splits import ClassFacts, LeakFacts, class_facts, class_warnings, leak_facts, leak_warnings
 from classnorm.progress import OnProgress
 
 __all__ = [
@@ -46,7 +45,7 @@ Verdict = Literal["ready to train", "usable, with warnings"]
 
 @dataclass(frozen=True)
 class Inspection:
-    """The whole story of a dataset."""
+    """Statistics of a dataset, warnings and a verdict."""
 
     name: str
     checksum: str
@@ -65,7 +64,7 @@ class Inspection:
     verdict: Verdict
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the inspection as JSON."""
         return asdict(self)
 
 
@@ -76,19 +75,19 @@ def inspect_dataset(
     most_operations: float = MOST_OPERATIONS,
     progress: OnProgress | None = None,
 ) -> Inspection:
-    """Look at everything.
+    """Inspect features, classes, attributes, duplicates and leaks.
 
     Args:
-        near: cosine distance under which a test row is the near-duplicate of a training row.
-        most_operations: where comparing all test rows would cost more, a sample of them is compared.
-        progress: told how much of the comparison is done.
+        near: cosine distance below which a test row is a near-duplicate of a training row.
+        most_operations: cost limit of the search for duplicates; above it, only a sample of test rows is compared.
+        progress: called with the progress of that search.
 
     >>> import numpy as np
     >>> data = ZeroShotDataset.from_arrays(
     ...     [[1, 2], [3, 1], [1, 2]], [0, 1, 1], np.eye(2), ["cat", "dog"], train=[0, 1], test_seen=[2]
     ... )
-    >>> found = inspect_dataset(data)
-    >>> found.verdict, found.duplicates.exact, found.duplicates.other_label
+    >>> inspection = inspect_dataset(data)
+    >>> inspection.verdict, inspection.duplicates.exact, inspection.duplicates.other_label
     ('usable, with warnings', 1, 1)
     """
     features, classes, attributes = feature_facts(dataset.features), class_facts(dataset), attribute_facts(dataset)

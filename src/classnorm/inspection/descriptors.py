@@ -1,4 +1,4 @@
-"""Attributes: their values, and descriptors that cannot be learned from or told apart."""
+"""Attributes: their values, uninformative columns, and equal descriptors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data.dataset import ZeroShotDataset
-from classnorm.inspection.measures import NEAR, SHOWN, Doubles, Spread, row_norms
-from classnorm.inspection.words import are, counted, have, some
+from classnorm.inspection.measures import NEAR, SHOWN, Doubles, Spread, counted, row_norms, some
 
 __all__ = ["AttributeFacts", "DescriptorPair", "attribute_facts", "attribute_warnings"]
 
-_FEW_NEGATIVE = 0.1  # of the attribute values, for them to be a code and not a value
-_CORRELATED_COLUMNS = 2048  # of more attributes, so many evenly spaced ones are correlated
+_FEW_NEGATIVE = 0.1  # largest share of negative values that can stand for missing values
+_CORRELATED_COLUMNS = 2048  # of more attributes, an evenly spaced sample is correlated
 
 
 @dataclass(frozen=True)
@@ -35,12 +34,12 @@ class AttributeFacts:
     unit_norm: bool
     norm: Spread
     constant_columns: tuple[int, ...]
-    constant_among_seen: tuple[int, ...]  # but not among all: nothing can be learned of them
+    constant_among_seen: tuple[int, ...]  # but not among all: their effect cannot be learned
     mean_absolute_correlation: float | None
     median_skewness: float | None
     missing_values: int  # negative codes in an otherwise non-negative table
     missing_classes: tuple[str, ...]
-    equal_pairs: int  # of classes whose descriptors point the same way
+    equal_pairs: int  # of classes whose descriptors have the same direction
     equal_pairs_with_unseen: int
     first_equal_pairs: tuple[DescriptorPair, ...]
 
@@ -49,8 +48,8 @@ def attribute_facts(dataset: ZeroShotDataset) -> AttributeFacts:
     table = dataset.descriptors.astype(np.float64)  # [n_classes, d_a]
     norms = row_norms(table)
     constant = table.min(axis=0) == table.max(axis=0)
-    of_seen = table[dataset.seen]
-    untaught = (of_seen.min(axis=0) == of_seen.max(axis=0)) & ~constant
+    seen = table[dataset.seen]
+    constant_among_seen = (seen.min(axis=0) == seen.max(axis=0)) & ~constant
     missing = _missing(table)
     n_pairs, with_unseen, first_pairs = _equal_descriptors(dataset, table / norms[:, None])
     correlation, skewness = _moments(table[:, ~constant])
@@ -61,7 +60,7 @@ def attribute_facts(dataset: ZeroShotDataset) -> AttributeFacts:
         unit_norm=bool(np.abs(norms - 1.0).max() < 1e-3),
         norm=Spread.of(norms),
         constant_columns=tuple(np.flatnonzero(constant).tolist()),
-        constant_among_seen=tuple(np.flatnonzero(untaught).tolist()),
+        constant_among_seen=tuple(np.flatnonzero(constant_among_seen).tolist()),
         mean_absolute_correlation=correlation,
         median_skewness=skewness,
         missing_values=int(missing.sum()),
@@ -73,9 +72,9 @@ def attribute_facts(dataset: ZeroShotDataset) -> AttributeFacts:
 
 
 def _missing(table: Doubles) -> npt.NDArray[np.bool_]:
-    """[n_classes, d_a], true where a value stands for "missing": AwA has −1 in a table of 0 to 100.
+    """Return a mask [n_classes, d_a] of values that stand for "missing", like −1 among AwA's 0 to 100.
 
-    Few values are negative and those of one class are equal; they are not −1 any more after scaling to unit norm.
+    Such values are few, negative and, even after scaling to unit norm, equal within a class.
     """
     negative = table < 0
     lowest = np.where(negative, table, 0.0).min(axis=1, keepdims=True)
@@ -84,9 +83,9 @@ def _missing(table: Doubles) -> npt.NDArray[np.bool_]:
 
 
 def _equal_descriptors(dataset: ZeroShotDataset, unit: Doubles) -> tuple[int, int, tuple[DescriptorPair, ...]]:
-    """Pairs of classes whose descriptors point the same way: how many, how many with an unseen class, the first few.
+    """Find pairs of classes whose descriptors have the same direction; models ignore the length.
 
-    Pairs with an unseen class come first. Length does not count, as models scale descriptors to unit norm.
+    Returns the number of pairs, the number with an unseen class, and the first few, those with unseen classes first.
     """
     seen, names = dataset.seen.tolist(), dataset.class_names
     first: list[DescriptorPair] = []
@@ -98,14 +97,14 @@ def _equal_descriptors(dataset: ZeroShotDataset, unit: Doubles) -> tuple[int, in
         n_pairs, n_with_unseen = n_pairs + len(one), n_with_unseen + int(with_unseen.sum())
         for pair in np.argsort(~with_unseen, kind="stable")[:SHOWN]:
             a, b = int(start + one[pair]), int(start + other[pair])
-            alike = float(cosine[one[pair], other[pair]])
-            first.append(DescriptorPair(names[a], seen[a], names[b], seen[b], alike))
+            similarity = float(cosine[one[pair], other[pair]])
+            first.append(DescriptorPair(names[a], seen[a], names[b], seen[b], similarity))
     first.sort(key=lambda pair: pair.one_seen and pair.other_seen)
     return n_pairs, n_with_unseen, tuple(first[:SHOWN])
 
 
 def _moments(table: Doubles) -> tuple[float | None, float | None]:
-    """Mean |correlation| between different attributes, and the median over attributes of their skewness."""
+    """Return the mean |correlation| of different attributes, and the median skewness of attributes."""
     if table.shape[1] > _CORRELATED_COLUMNS:
         table = table[:, np.linspace(0, table.shape[1] - 1, _CORRELATED_COLUMNS).astype(int)]
     n = table.shape[1]
@@ -122,26 +121,24 @@ def attribute_warnings(facts: AttributeFacts) -> Iterable[str]:
     if facts.equal_pairs:
         pair = facts.first_equal_pairs[0]
         yield (
-            f"{counted(facts.equal_pairs, 'pair')} of classes {have(facts.equal_pairs)} the same descriptor, "
+            f"{counted(facts.equal_pairs, 'pair of classes', 'have')} the same descriptor, "
             f"{facts.equal_pairs_with_unseen} with an unseen class (first: {pair.one!r} and {pair.other!r}): "
-            "no method can tell them apart, describe them better or merge them"
+            "no method can distinguish them, describe them better or merge them"
         )
     if facts.constant_columns:
-        n = len(facts.constant_columns)
         yield (
-            f"{counted(n, 'attribute')} {are(n)} the same for all classes (column {some(facts.constant_columns)}): "
-            "this tells no class from another, drop it"
+            f"{counted(len(facts.constant_columns), 'attribute', 'are')} the same for all classes "
+            f"(column {some(facts.constant_columns)}): uninformative, drop it"
         )
     if facts.constant_among_seen:
-        n = len(facts.constant_among_seen)
+        attributes = counted(len(facts.constant_among_seen), "attribute", "are")
         yield (
-            f"{counted(n, 'attribute')} {are(n)} the same for all seen classes but not for unseen ones "
-            f"(column {some(facts.constant_among_seen)}): what they mean cannot be learned, drop them"
+            f"{attributes} the same for all seen classes but not for unseen ones "
+            f"(column {some(facts.constant_among_seen)}): their effect cannot be learned, drop them"
         )
     if facts.missing_values:
-        n = facts.missing_values
         yield (
-            f"{counted(n, 'attribute value')} {are(n)} negative in an otherwise non-negative table "
-            f"({some(facts.missing_classes)}), as −1 for missing in AwA: fill them in, or keep them to compare with "
-            "published scores"
+            f"{counted(facts.missing_values, 'attribute value', 'are')} negative in an otherwise non-negative table "
+            f"({some(facts.missing_classes)}), like −1 for missing values in AwA: fill them in, or keep them to "
+            "compare with published scores"
         )

@@ -1,17 +1,17 @@
-"""Duplicates: test rows that (nearly) equal a training row, and training rows that equal each other."""
+"""Duplicates: test rows that (nearly) equal a training row, and equal training rows."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from classnorm.data.dataset import FloatArray, IntArray, ZeroShotDataset
-from classnorm.inspection.measures import NEAR, SHOWN, Doubles, row_norms
-from classnorm.inspection.words import counted, verb
+from classnorm.inspection.measures import SHOWN, Doubles, counted, row_norms
 from classnorm.progress import OnProgress, Progress
 
 __all__ = [
@@ -24,8 +24,7 @@ __all__ = [
     "search_cost",
 ]
 
-
-MOST_OPERATIONS = 2e13  # of the search for near-duplicates; about five minutes on one core
+MOST_OPERATIONS = 2e13  # of the search for near-duplicates; takes about five minutes on one core
 
 _QUERY_BLOCK, _REFERENCE_BLOCK = 2048, 8192  # rows compared at once: 64 MB of cosines
 
@@ -47,32 +46,29 @@ class RowPair:
 class DuplicateFacts:
     threshold: float
     test_rows: int
-    compared_rows: int  # fewer than test_rows if the dataset is huge
-    near: int  # test rows like a training row, exact ones among them
+    compared_rows: int  # fewer than test_rows in huge datasets
+    near: int  # test rows close to a training row, including exact duplicates
     exact: int
     other_label: int
     in_test_seen: int
     in_test_unseen: int
-    closest: float | None  # smallest cosine distance of a test row to a training row
-    first: tuple[RowPair, ...]  # the nearest ones
+    closest: float | None  # smallest cosine distance between a test and a training row
+    first: tuple[RowPair, ...]  # the closest pairs
     train_repeats: int  # training rows equal to an earlier one
-    contradictions: int  # training rows equal to one of another class
+    contradictions: int  # training rows equal to a row of another class
     first_contradictions: tuple[RowPair, ...]
 
 
 def duplicate_facts(
-    dataset: ZeroShotDataset,
-    near: float = NEAR,
-    most_operations: float = MOST_OPERATIONS,
-    progress: OnProgress | None = None,
+    dataset: ZeroShotDataset, near: float, most_operations: float, progress: OnProgress | None
 ) -> DuplicateFacts:
-    """Test rows that (nearly) equal a training row, and training rows that equal each other under different labels."""
+    """Find test rows that (nearly) equal a training row, and equal training rows with different labels."""
     train, test = np.sort(dataset.split.train), np.sort(dataset.test_rows)
-    sources: dict[bytes, list[int]] = {}  # training rows by what they hold
+    groups: dict[bytes, list[int]] = {}  # equal training rows
     for row, digest in zip(train.tolist(), _digests(dataset.features, train), strict=True):
-        sources.setdefault(digest, []).append(row)
-    repeated = [rows for rows in sources.values() if len(rows) > 1]
-    torn = [rows for rows in repeated if len(set(dataset.labels[rows].tolist())) > 1]
+        groups.setdefault(digest, []).append(row)
+    repeated = [rows for rows in groups.values() if len(rows) > 1]
+    contradictory = [rows for rows in repeated if len(set(dataset.labels[rows].tolist())) > 1]
 
     compared = test
     share = most_operations / max(search_cost(dataset), 1.0)
@@ -87,8 +83,8 @@ def duplicate_facts(
         if apart < near
     }
     for row, digest in zip(test.tolist(), _digests(dataset.features, test), strict=True):
-        if digest in sources:  # of several equal training rows, one of the same class if there is any
-            equal = sources[digest]
+        if digest in groups:
+            equal = groups[digest]  # prefer a row of the same class
             other = next((r for r in equal if dataset.labels[r] == dataset.labels[row]), equal[0])
             pairs[row] = _pair(dataset, row, other, 0.0, exact=True)
     closest = [*distance.tolist(), *(pair.cosine_distance for pair in pairs.values())]
@@ -104,16 +100,16 @@ def duplicate_facts(
         closest=min(closest, default=None),
         first=tuple(sorted(pairs.values(), key=lambda pair: (not pair.exact, pair.cosine_distance, pair.row))[:SHOWN]),
         train_repeats=sum(len(rows) - 1 for rows in repeated),
-        contradictions=sum(len(rows) for rows in torn),
+        contradictions=sum(len(rows) for rows in contradictory),
         first_contradictions=tuple(
             _pair(dataset, next(r for r in rows if dataset.labels[r] != dataset.labels[rows[0]]), rows[0], 0.0, True)
-            for rows in torn[:SHOWN]
+            for rows in contradictory[:SHOWN]
         ),
     )
 
 
 def _digests(features: FloatArray, rows: IntArray) -> Iterable[bytes]:
-    """One per row, equal for equal rows."""
+    """Yield a digest per row, equal for equal rows."""
     for start in range(0, len(rows), 4096):
         for row in features[rows[start : start + 4096]] + features.dtype.type(0):  # −0 becomes 0
             yield hashlib.blake2b(row.tobytes(), digest_size=16).digest()
@@ -139,30 +135,31 @@ def duplicate_warnings(facts: DuplicateFacts) -> Iterable[str]:
     if facts.near:
         pair = facts.first[0]
         yield (
-            f"{counted(facts.near, 'test row')} (nearly) {verb(facts.near, 'equal')} a training row, {facts.exact} "
+            f"{counted(facts.near, 'test row', '(nearly) equal')} a training row, {facts.exact} "
             f"exactly, {facts.other_label} of another class (first: test row {pair.row}, training row "
-            f"{pair.train_row}): they distort the scores, remove one of each pair"
+            f"{pair.train_row}): this distorts the scores, remove one row of each pair"
         )
     if facts.contradictions:
         pair = facts.first_contradictions[0]
         yield (
-            f"{counted(facts.contradictions, 'training row')} {verb(facts.contradictions, 'equal')} one of another "
+            f"{counted(facts.contradictions, 'training row', 'equal')} one of another "
             f"class (first: rows {pair.train_row} {pair.train_class!r} and {pair.row} {pair.class_name!r}): "
             "correct the labels or remove them"
         )
 
 
 def search_cost(dataset: ZeroShotDataset) -> float:
-    """Operations to compare every test row with every training row."""
+    """Return the number of operations to compare every test row with every training row."""
     return 2.0 * len(dataset.test_rows) * len(dataset.split.train) * dataset.d_z
 
 
 def nearest_rows(
     features: FloatArray, queries: IntArray, references: IntArray, progress: OnProgress | None = None
 ) -> tuple[IntArray, Doubles]:
-    """For each query row the reference row in nearly the same direction, and the cosine of the two in float64.
+    """Find for each query row the reference row with the largest cosine, and that cosine in float64.
 
-    Exact up to float32 rounding between reference rows that are equally near. All-zero rows have cosine 0.
+    Between reference rows that are equally near up to float32 rounding, the choice is arbitrary. The cosine of all-zero
+    rows is 0.
 
     >>> nearest_rows(np.eye(3) + 0.1, np.array([2]), np.array([0, 1]))[0]
     array([0])
@@ -171,39 +168,31 @@ def nearest_rows(
     nearest = np.zeros(len(queries), dtype=np.int64)
     done, total = 0, len(queries) * len(references)
     for start in range(0, len(references), _REFERENCE_BLOCK):
-        among = references[start : start + _REFERENCE_BLOCK]
-        reference = _unit(features, among).T
+        block = references[start : start + _REFERENCE_BLOCK]
+        reference = _unit(features, block, np.float32).T
         for begin in range(0, len(queries), _QUERY_BLOCK):
             part = slice(begin, begin + _QUERY_BLOCK)
-            cosine = _unit(features, queries[part]) @ reference  # [queries, references] of the block
-            where = cosine.argmax(axis=1)
-            value = cosine[np.arange(len(where)), where]
+            cosine = _unit(features, queries[part], np.float32) @ reference  # [queries, references] of the block
+            index = cosine.argmax(axis=1)
+            value = cosine[np.arange(len(index)), index]
             better = value > best[part]
-            best[part][better], nearest[part][better] = value[better], among[where[better]]
+            best[part][better], nearest[part][better] = value[better], block[index[better]]
             done += cosine.size
             if progress is not None:
                 progress(Progress(done, total))
-    return nearest, _cosines(features, queries, nearest)
-
-
-def _unit(features: FloatArray, rows: IntArray) -> npt.NDArray[np.float32]:
-    """[rows, d_z] of unit norm in float32; all-zero rows stay."""
-    unit = np.empty((len(rows), features.shape[1]), dtype=np.float32)
-    for start in range(0, len(rows), 512):
-        wide = features[rows[start : start + 512]].astype(np.float64)
-        norm = row_norms(wide)
-        norm[norm == 0] = 1.0
-        unit[start : start + 512] = wide / norm[:, None]
-    return unit
-
-
-def _cosines(features: FloatArray, one: IntArray, other: IntArray) -> Doubles:
-    """Between the rows of each pair, in float64."""
-    cosine = np.zeros(len(one))
-    for start in range(0, len(one), 512):
+    cosines = np.zeros(len(queries))
+    for start in range(0, len(queries), 512):
         part = slice(start, start + 512)
-        a, b = features[one[part]].astype(np.float64), features[other[part]].astype(np.float64)
-        norm = row_norms(a) * row_norms(b)
-        norm[norm == 0] = 1.0
-        cosine[part] = np.einsum("ij,ij->i", a, b) / norm
-    return cosine
+        pair = (_unit(features, rows[part], np.float64) for rows in (queries, nearest))
+        cosines[part] = np.einsum("ij,ij->i", *pair)
+    return nearest, cosines
+
+
+def _unit(features: FloatArray, rows: IntArray, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return the rows scaled to unit norm, [n, d_z]; all-zero rows stay zero."""
+    unit = np.empty((len(rows), features.shape[1]), dtype=dtype)
+    for start in range(0, len(rows), 512):
+        chunk = features[rows[start : start + 512]].astype(np.float64)
+        norm = row_norms(chunk)
+        unit[start : start + 512] = chunk / np.where(norm > 0, norm, 1.0)[:, None]
+    return unit

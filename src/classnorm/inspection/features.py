@@ -1,4 +1,4 @@
-"""Features: their values, and rows and columns that tell nothing."""
+"""Features: their values, and uninformative rows and columns."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from classnorm.data.dataset import FloatArray, row_chunks
-from classnorm.inspection.measures import SHOWN, row_norms
-from classnorm.inspection.words import are, counted
+from classnorm.inspection.measures import SHOWN, counted, row_norms
 
 __all__ = ["FeatureFacts", "feature_facts", "feature_warnings"]
 
@@ -30,7 +29,7 @@ class FeatureFacts:
 
 
 def feature_facts(features: FloatArray) -> FeatureFacts:
-    """Of all rows, in one pass over them."""
+    """Compute the facts in one pass over all rows."""
     low, high = features[0].astype(np.float64), features[0].astype(np.float64)  # [d_z]
     zeros, norms = 0, []
     for chunk in row_chunks(features):
@@ -54,14 +53,11 @@ def feature_facts(features: FloatArray) -> FeatureFacts:
 
 def feature_warnings(facts: FeatureFacts, d_z: int) -> Iterable[str]:
     if not facts.non_negative:
-        yield f"features are of either sign (down to {facts.min:.3g}): train with `final_relu=False`"
+        yield f"features have either sign (down to {facts.min:.3g}): train with `final_relu=False`"
     if facts.zero_rows:
         yield (
-            f"{counted(facts.zero_rows, 'row')} of features {are(facts.zero_rows)} all zero "
-            f"(first: row {facts.first_zero_rows[0]}): nothing can be recognised there, extract again"
+            f"{counted(facts.zero_rows, 'row of features', 'are')} all zero "
+            f"(first: row {facts.first_zero_rows[0]}): extract them again"
         )
     if facts.constant_columns > _MANY_CONSTANT * d_z:
-        yield (
-            f"{facts.constant_columns} of {d_z} feature columns are constant: they tell nothing, "
-            "check how the features were extracted"
-        )
+        yield f"{facts.constant_columns} of {d_z} feature columns are constant: check how they were extracted"
