@@ -1,4 +1,4 @@
-"""The epoch driver: history, checkpoint and resume, progress and divergence for everything that trains."""
+"""The epoch driver: history, checkpoints, progress and divergence checks for every training loop."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ History = list[dict[str, float]]
 
 
 class EpochLosses(NamedTuple):
-    """The outcome of an epoch."""
+    """The losses of an epoch."""
 
     losses: Tensor
-    """[n_steps]. On the device: reading a loss at every step would make an accelerator wait."""
+    """[n_steps], on the device: reading a loss at every step would stall an accelerator."""
     lr: float
-    """The learning rate of its first step."""
+    """Learning rate of the first step."""
 
 
 def run_epochs(
@@ -40,14 +40,14 @@ def run_epochs(
     hint: str = "lower `lr`",
     largest_rise: float = 100.0,
 ) -> History:
-    """Train for a fixed number of epochs; nothing is selected on the way.
+    """Train for a fixed number of epochs, without early stopping.
 
     Args:
-        epoch_function: trains for one epoch, numbered from 0. Everything it draws may depend on that number alone, so
-            that a resumed training continues with the same batches.
-        model: what checkpoints store, together with the state of the optimizer.
-        where, hint: for the error message if the training diverges: the part of the work, and the likely remedy.
-        largest_rise: the mean loss of an epoch above this multiple of the first one counts as divergence.
+        epoch_function: trains for one epoch, numbered from 0. Its random draws may depend only on that number, so that
+            a resumed run sees the same batches.
+        model: stored in checkpoints, together with the optimizer state.
+        where, hint: for the error message on divergence: the stage of the work, and the likely remedy.
+        largest_rise: a mean epoch loss above this multiple of the first one counts as divergence.
 
     Raises:
         DivergedError: if a loss is not finite or has risen too far.
@@ -73,7 +73,7 @@ def run_epochs(
 
 
 def _divergence(losses: Tensor, epoch: int, history: History, largest_rise: float, where: str) -> str:
-    """What shows that the training diverged; empty if it did not."""
+    """The evidence of divergence; empty if there is none."""
     bad = (~losses.isfinite()).nonzero()
     if len(bad):
         return f"the loss is not finite at step {epoch * len(losses) + int(bad[0]) + 1}{where}"
