@@ -234,5 +234,5 @@ def test_a_made_up_class_is_a_mixture_of_two_rows_and_of_their_descriptors(small
 
 @pytest.mark.parametrize("bad", [{"virtual_classes": -1}, {"descriptor_noise": -0.1}, {"final_relu": True}])
 def test_settings_of_the_recipe_best_that_cannot_work_are_refused(small_dataset, bad):
-    with pytest.raises(ConfigError, match=r"negative|final_relu"):
+    with pytest.raises(ConfigError, match=next(iter(bad))):
         fit(small_dataset, recipe="best", **bad)

@@ -14,6 +14,7 @@ from scipy.linalg.blas import dsyrk
 from torch import Tensor, nn
 
 from classnorm.errors import ConfigError
+from classnorm.settings import require
 
 __all__ = ["FeatureGeometry", "FeatureMoments"]
 
@@ -120,13 +121,10 @@ class FeatureGeometry(nn.Module):
         within: float = 0.0,
     ) -> None:
         super().__init__()
-        shares = (shrinkage, whitening, within)
-        if dimensions < 1 or not power > 0 or not all(0 <= share <= 1 for share in shares):
-            raise ConfigError(
-                f"a geometry cannot have dimensions {dimensions}, power {power}, shrinkage {shrinkage}, whitening "
-                f"{whitening} and within {within}; the first two must be positive, the others lie between 0 and 1"
-            )
-        self.power, self.shrinkage, self.whitening, self.within = power, shrinkage, whitening, within
+        self.dimensions, self.power = dimensions, power
+        self.shrinkage, self.whitening, self.within = shrinkage, whitening, within
+        shares = dict.fromkeys(("shrinkage", "whitening", "within"), (0, 1))
+        require(self, positive=["dimensions", "power"], between=shares)
         self.register_buffer("mean", torch.zeros(d_z))
         self.register_buffer("projection", torch.zeros(d_z, min(dimensions, d_z)))
 

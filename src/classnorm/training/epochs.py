@@ -53,8 +53,9 @@ def run_epochs(
         DivergedError: if a loss is not finite or has risen too far.
     """
     history: History = []
-    path = context.checkpoint if context else None
-    if context and path and context.resume and path.exists():
+    context = context or FitContext(torch.device("cpu"))
+    path, every = context.checkpoint, context.checkpoint_every
+    if path and context.resume and path.exists():
         history = load_checkpoint(path, model, optimizer, context.key)
     for epoch in range(len(history), epochs):
         started = time.perf_counter()
@@ -64,10 +65,9 @@ def run_epochs(
             raise DivergedError(f"training diverged: {problem} (epoch {epoch + 1}, learning rate {rate:g}); {hint}")
         mean, seconds = float(losses.mean()), round(time.perf_counter() - started, 4)
         history.append({"epoch": epoch + 1, "loss": mean, "lr": rate, "seconds": seconds})
-        every = context.checkpoint_every if context else 0
-        if context and path and every and (epoch + 1 == epochs or (epoch + 1) % every == 0):
+        if path and every and (epoch + 1 == epochs or (epoch + 1) % every == 0):
             save_checkpoint(path, model, optimizer, context.key, history)
-        if context and context.progress:
+        if context.progress:
             context.progress(Progress(epoch + 1, epochs, f"loss {mean:.3f}"))
     return history
 
