@@ -271,8 +271,7 @@ def baseline(dataset: ZeroShotDataset) -> ClassNormConfig:
 
 
 def best(dataset: ZeroShotDataset) -> ClassNormConfig:
-    """Beyond the paper: feature geometry, virtual classes and descriptor noise, with the same settings for all data
-    except more epochs for small datasets."""
+    """Beyond the paper: feature geometry, virtual classes, descriptor noise; more epochs for small datasets."""
     rows = max(ClassNormConfig.batch_size, len(dataset.split.train))  # an epoch has at least one step
     return ClassNormConfig(
         geometry=True,

@@ -58,16 +58,15 @@ class CVCConfig(EpisodeConfig):
 class CVCModel(EmbedderModel):
     """The classifier generator and the scale of its cosines.
 
-    The publication also learns a bias added to all scores. It cancels in the softmax and in every prediction, so it is
-    omitted.
+    The publication also learns a bias added to all scores; it is omitted, as it cancels in every prediction.
     """
 
     def __init__(self, config: CVCConfig, d_a: int, d_z: int, seed: int = 0, descriptors: Tensor | None = None) -> None:
-        on = config.class_norm
-        super().__init__(config, d_a, d_z, seed, descriptors, final_relu=config.final_relu, class_norm=on)
+        final_relu, class_norm = config.final_relu, config.class_norm
+        super().__init__(config, d_a, d_z, seed, descriptors, final_relu=final_relu, class_norm=class_norm)
         generator = torch.Generator().manual_seed(seed + 1)
         layers = [module for module in self.embedder.modules() if isinstance(module, nn.Linear)]
-        for layer in layers[:-1] if on else layers:
+        for layer in layers[:-1] if class_norm else layers:
             nn.init.normal_(layer.weight, std=0.02, generator=generator)
             nn.init.zeros_(layer.bias)
         self.kind = config.logits
@@ -83,8 +82,7 @@ class CVCModel(EmbedderModel):
 class Episodes:
     """Batches of `ways` distinct classes with `shots` rows each.
 
-    The rows are distinct if the class has at least `shots` of them. The episodes of an epoch depend only on
-    (seed, epoch).
+    Rows are distinct if the class has at least `shots`. The episodes of an epoch depend only on (seed, epoch).
     """
 
     def __init__(self, labels: Tensor, ways: int, shots: int, seed: int) -> None:

@@ -32,8 +32,7 @@ class ESZSLConfig(MethodConfig, NormalizedConfig):
     """Settings of ESZSL."""
 
     feature_penalty: float = 1e3
-    """γ, added to the diagonal of X Xᵀ. For features of about unit variance, it scales with the number of training
-    rows."""
+    """γ, added to the diagonal of X Xᵀ. It scales with the number of training rows, for features of unit variance."""
     descriptor_penalty: float = 30.0
     """λ, added to the diagonal of S Sᵀ. It scales with the number of seen classes."""
 
@@ -71,14 +70,14 @@ class Moments:
 
     @classmethod
     def of(cls, features: Tensor, labels: Tensor, n_classes: int) -> Self:
-        d_z = features.shape[1]
+        features, labels, d_z = features.cpu(), labels.cpu(), features.shape[1]
         gram = torch.zeros(d_z, d_z, dtype=torch.float64)
         sums = torch.zeros(n_classes, d_z, dtype=torch.float64)
-        for block, index in zip(torch.split(features.cpu(), _CHUNK), torch.split(labels.cpu(), _CHUNK), strict=True):
+        for block, index in zip(torch.split(features, _CHUNK), torch.split(labels, _CHUNK), strict=True):
             rows = block.double()
             gram.addmm_(rows.T, rows)
             sums.index_add_(0, index, rows)
-        return cls(gram, sums, torch.bincount(labels.cpu(), minlength=n_classes).double())
+        return cls(gram, sums, labels.bincount(minlength=n_classes).double())
 
 
 def compatibility(moments: Moments, descriptors: Tensor, feature_penalty: float, descriptor_penalty: float) -> Tensor:

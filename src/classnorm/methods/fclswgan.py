@@ -297,22 +297,29 @@ class _Game:
         d_a, d_z = self.descriptors.shape[1], features.shape[1]
         self.generator = model.generator
         self.critic = Critic(d_a, d_z, config.hidden).to(features.device)
-        draws = seeded(seed, 0)  # stages 1, 2, … are the epochs, and the last one the generated features
-        for network in (self.generator, self.critic):
-            _initialize(network, draws)
+        self.networks = nn.ModuleDict({"generator": self.generator, "critic": self.critic})
+        self._initialize(seeded(seed, 0))  # stages 1, 2, … are the epochs, and the last one the generated features
         self.judge = nn.Linear(d_z, len(self.descriptors)).to(features.device)
         if config.classification_weight:
             _train_classifier(self.judge, features, rows.labels, config, seed)
         self.judge.requires_grad_(False)
 
+    @torch.no_grad()
+    def _initialize(self, draws: torch.Generator) -> None:
+        """Draw weights from N(0, 0.02²) and set biases to zero."""
+        for parameter in self.networks.parameters():
+            if parameter.ndim == 1:
+                parameter.zero_()
+            else:
+                parameter.copy_(_WEIGHT_STD * torch.randn(parameter.shape, generator=draws))
+
     def play(self, context: FitContext) -> History:
         """Train for all epochs; the history records the critic's loss."""
-        both = nn.ModuleDict({"generator": self.generator, "critic": self.critic})
         fused = self.features.device.type in ("cpu", "cuda")
         # One optimizer for both: it skips parameters without a gradient.
-        optimizer = torch.optim.Adam(both.parameters(), self.config.lr, _BETAS, fused=fused)
+        optimizer = torch.optim.Adam(self.networks.parameters(), self.config.lr, _BETAS, fused=fused)
         epoch = functools.partial(self._epoch, optimizer)
-        return run_epochs(epoch, self.config.epochs, both, optimizer, context, largest_rise=math.inf)
+        return run_epochs(epoch, self.config.epochs, self.networks, optimizer, context, largest_rise=math.inf)
 
     def _epoch(self, optimizer: torch.optim.Optimizer, epoch: int) -> EpochLosses:
         """The critic's losses. Random draws depend only on seed and epoch, so that training can resume."""
@@ -351,16 +358,6 @@ class _Game:
         if self.config.classification_weight:
             loss = loss + self.config.classification_weight * F.cross_entropy(self.judge(fake), labels)
         return loss
-
-
-def _initialize(network: nn.Module, draws: torch.Generator) -> None:
-    """Weights from N(0, 0.02²), biases zero."""
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.ndim == 1:
-                parameter.zero_()
-            else:
-                parameter.copy_(_WEIGHT_STD * torch.randn(parameter.shape, generator=draws))
 
 
 # Epochs of public generalized runs; we know of none in the publication.

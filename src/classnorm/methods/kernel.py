@@ -45,8 +45,7 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig):
     bandwidth: float = 2.0
     """Bandwidth of the Gaussian kernel, relative to the median squared distance between seen classes."""
     blocks: str = ""
-    """Sizes of descriptor parts with separate kernels, like 312,384 for attributes and text; empty for a single
-    kernel."""
+    """Sizes of descriptor parts with separate kernels, like 312,384 for attributes and text; empty is one kernel."""
     landmarks: int = 2000
     """Largest number of seen classes that span the kernel's feature space; larger sets are sampled by the seed."""
     closed_form: bool = False
@@ -114,7 +113,7 @@ class DescriptorKernel(nn.Module):
         deviation = descriptors.std(dim=0)
         kernel.spread.copy_(torch.where(deviation > 1e-8, deviation, torch.ones_like(deviation)) ** config.spread)
         kernel.landmarks.copy_(kernel._placed(descriptors[classes]))
-        for i, part in enumerate(_blocks(kernel.landmarks, sizes)):
+        for i, part in enumerate(torch.split(kernel.landmarks, sizes, dim=1)):
             median = float(torch.pdist(part.double()).square().median())
             kernel.bandwidths[i] = config.bandwidth * (median if median > 1e-8 else 1.0)
         values, vectors = torch.linalg.eigh(kernel._gram(kernel.landmarks.double()))
@@ -124,15 +123,15 @@ class DescriptorKernel(nn.Module):
 
     def _placed(self, descriptors: Tensor) -> Tensor:
         """Centred, divided by a power of the deviation, each block of unit length."""
-        parts = _blocks((descriptors - self.center) / self.spread, self.sizes)
+        parts = torch.split((descriptors - self.center) / self.spread, self.sizes, dim=1)
         return torch.cat([F.normalize(part, dim=1) for part in parts], dim=1)
 
     def _gram(self, placed: Tensor) -> Tensor:
         """[n, n_landmarks], the mean over the blocks."""
         landmarks = self.landmarks.to(placed.dtype)
         total = torch.zeros(len(placed), len(landmarks), dtype=placed.dtype, device=placed.device)
-        blocks = zip(_blocks(placed, self.sizes), _blocks(landmarks, self.sizes), self.bandwidths, strict=True)
-        for rows, marks, bandwidth in blocks:
+        blocks = (torch.split(table, self.sizes, dim=1) for table in (placed, landmarks))
+        for rows, marks, bandwidth in zip(*blocks, self.bandwidths, strict=True):
             squared = (2.0 - 2.0 * rows @ marks.T).clamp(min=0.0)  # both sides have unit length
             total += torch.exp(-squared / bandwidth.to(placed.dtype))
         return total / len(self.sizes)
@@ -140,12 +139,6 @@ class DescriptorKernel(nn.Module):
     def forward(self, descriptors: Tensor) -> Tensor:
         """[n, d_a] → [n, rank]."""
         return self._gram(self._placed(descriptors)) @ self.basis
-
-
-def _blocks(table: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:
-    """The table split into column blocks."""
-    parts: tuple[Tensor, ...] = torch.split(table, sizes, dim=1)
-    return parts
 
 
 class KernelModel(ZeroShotModel):

@@ -153,8 +153,7 @@ def paper(dataset: ZeroShotDataset) -> RelationNetConfig:
 
 
 def reference(dataset: ZeroShotDataset) -> RelationNetConfig:
-    """A short schedule, with the better of two learning rates on validation. More epochs still help, with and without
-    class normalization."""
+    """A short schedule, with the better of two learning rates on validation; more epochs still help."""
     return RelationNetConfig()
 
 

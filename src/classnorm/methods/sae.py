@@ -1,7 +1,6 @@
 """SAE: a linear autoencoder whose code is the descriptor (Kodirov, Xiang & Gong, CVPR 2017).
 
-With features as columns of X and the descriptors of their classes as columns of S, minimise
-‖X − Wᵀ S‖² + λ ‖W X − S‖².
+With features as columns of X and their descriptors as columns of S, minimise ‖X − Wᵀ S‖² + λ ‖W X − S‖².
 The minimum solves the Sylvester equation S Sᵀ W + λ W X Xᵀ = (1 + λ) S Xᵀ.
 """
 

@@ -11,12 +11,7 @@ from torch import Tensor, nn
 
 from classnorm.errors import ConfigError
 
-__all__ = [
-    "AttributeNormalization",
-    "AttributeNormalizationKind",
-    "ClassStandardization",
-    "DynamicNormalization",
-]
+__all__ = ["AttributeNormalization", "AttributeNormalizationKind", "ClassStandardization", "DynamicNormalization"]
 
 AttributeNormalizationKind = Literal["unit", "unit-plain", "standardize", "none"]
 
@@ -110,8 +105,7 @@ class ClassStandardization(nn.Module):
             scale = self.running_var + self.eps
             scale = scale.rsqrt() if self.divide_by == "std" else scale.reciprocal()
             varies = self.running_var > _CONSTANT + (_ROUNDING * self.running_mean).square()
-            scale = torch.where(varies, scale, 0.0)
-            return (hidden - self.running_mean) * scale
+            return (hidden - self.running_mean) * torch.where(varies, scale, 0.0)
         if len(hidden) < 2:
             raise ConfigError(
                 "class standardization needs at least 2 training classes; add classes, or disable it with "
