@@ -1,4 +1,4 @@
-"""What every method in the registry promises, whatever it does inside."""
+"""The contract that every registered method meets."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from classnorm.methods import METHODS, resolve
 from classnorm.methods.space import grid
 from classnorm.scoring import Scorer, fit
 
-# Settings that make training short; a method takes those that it has.
+# Settings for short training; each method uses those it has.
 FAST = {
     "epochs": 3,
     "hidden": 32,
@@ -25,9 +25,6 @@ FAST = {
     "synthesized": 20,
     "classifier_epochs": 3,
 }
-OWN: dict[str, dict[str, object]] = {}
-"""Method → what it needs beyond that."""
-
 each_method = pytest.mark.parametrize("method", METHODS)
 
 
@@ -39,12 +36,12 @@ def dataset():
 def fast(method, **changes):
     names = {field.name for field in dataclasses.fields(METHODS[method].config)}
     settings = {name: value for name, value in FAST.items() if name in names}
-    return {"calibration": "none"} | settings | OWN.get(method, {}) | changes
+    return {"calibration": "none"} | settings | changes
 
 
 @pytest.fixture(scope="module")
 def fitted(dataset):
-    """Method → its scorer, trained once."""
+    """Trains the scorer of each method once."""
     scorers: dict[str, Scorer] = {}
 
     def get(method):
@@ -158,7 +155,7 @@ def test_a_calibration_by_validation_works_from_end_to_end(dataset, method):
 
 
 @each_method
-def test_the_two_common_recipes_exist_and_can_work(dataset, method):
+def test_the_two_common_recipes_exist_and_are_valid(dataset, method):
     for recipe in ("reference",) if method == "kernel" else ("paper", "reference"):  # kernel has no publication
         _, config = resolve(dataset, method, recipe)
         config.check()
@@ -188,7 +185,7 @@ def test_configs_survive_json(dataset, method):
     ],
     ids=str,
 )
-def test_values_that_cannot_work_are_refused(dataset, method, change):
+def test_invalid_values_are_refused(dataset, method, change):
     names = {field.name for field in dataclasses.fields(METHODS[method].config)}
     if not change.keys() <= names:
         pytest.skip("skipped: the method has no such setting")

@@ -150,6 +150,6 @@ def test_the_paper_recipe_has_a_million_episodes_of_32_ways_and_4_shots(small_da
         ({"logits": "cos"}, "logits"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(small_dataset, change, message):
+def test_invalid_settings_are_refused(small_dataset, change, message):
     with pytest.raises(ConfigError, match=message):
         fit(small_dataset, method="cvc", **change)

@@ -88,6 +88,6 @@ def test_the_paper_recipe_takes_a_million_steps(small_dataset):
 
 
 @pytest.mark.parametrize(("change", "message"), [({"hidden": 0}, "hidden is 0"), ({"layers": 0}, "layers is 0")])
-def test_settings_that_cannot_work_are_refused(small_dataset, change, message):
+def test_invalid_settings_are_refused(small_dataset, change, message):
     with pytest.raises(ConfigError, match=message):
         fit(small_dataset, method="dem", **change)

@@ -103,7 +103,7 @@ def test_penalties_that_are_not_positive_are_refused(small_dataset, name, value)
 
 
 def test_a_penalty_too_small_for_the_data_is_named(small_dataset):
-    with pytest.raises(ConfigError, match=r"descriptor_penalty is 1e-30, lost beside .* raise it"):
+    with pytest.raises(ConfigError, match=r"descriptor_penalty is 1e-30, too small for .* raise it"):
         fit(small_dataset, method="eszsl", descriptor_penalty=1e-30, feature_normalization="none")
 
 

@@ -1,4 +1,4 @@
-"""f-CLSWGAN: its loss against autograd, what its generator makes, and classes that come after training."""
+"""f-CLSWGAN: its loss against autograd, generated features, and classes added after training."""
 
 import numpy as np
 import pytest
@@ -94,7 +94,7 @@ def test_generated_features_are_non_negative_exactly_where_the_data_are(world):
         assert (smallest >= 0) == final_relu
 
 
-def test_classes_that_come_after_training_are_recognised_far_above_chance(scorer, world):
+def test_classes_added_after_training_are_recognised_far_above_chance(scorer, world):
     _, features, labels, table = world
     more = scorer.add_classes(table)
     among_themselves = more.only(list(table)).scores(features).argmax(axis=1)
@@ -103,13 +103,13 @@ def test_classes_that_come_after_training_are_recognised_far_above_chance(scorer
     assert (among_all == len(scorer.class_names) + labels).mean() > 0.1  # chance is 2.5 %
 
 
-def test_new_classes_leave_the_scores_of_known_ones_as_they_were(scorer, world):
+def test_new_classes_do_not_change_the_scores_of_known_ones(scorer, world):
     part, _, _, table = world
     more = scorer.add_classes(table).scores(part.features[:30])
     np.testing.assert_array_equal(more[:, : len(scorer.class_names)], scorer.scores(part.features[:30]))
 
 
-def test_the_row_of_a_new_class_depends_on_its_descriptor_alone(scorer, world):
+def test_the_row_of_a_new_class_depends_only_on_its_descriptor(scorer, world):
     table = world[3]
     together = scorer.add_classes(table).prototypes()[-len(table) :]
     for i, (name, descriptor) in enumerate(table.items()):
@@ -159,11 +159,11 @@ def test_an_interrupted_training_resumes_to_the_same_weights(world, tmp_path):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_progress_and_history_tell_the_same_epochs(world):
-    told = []
-    fitted = quick_fit(world[0], FitContext(torch.device("cpu"), told.append))
-    assert [(epoch.done, epoch.total) for epoch in told] == [(1, 3), (2, 3), (3, 3)]
-    assert [epoch.note for epoch in told] == [f"loss {record['loss']:.3f}" for record in fitted.history]
+def test_progress_and_history_report_the_same_epochs(world):
+    reports = []
+    fitted = quick_fit(world[0], FitContext(torch.device("cpu"), reports.append))
+    assert [(epoch.done, epoch.total) for epoch in reports] == [(1, 3), (2, 3), (3, 3)]
+    assert [epoch.note for epoch in reports] == [f"loss {record['loss']:.3f}" for record in fitted.history]
 
 
 def test_a_wild_learning_rate_diverges_in_one_line(world):
@@ -207,6 +207,6 @@ def test_a_constant_feature_does_no_harm(world):
         ({"classification_weight": float("nan")}, "classification_weight is nan"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(small_dataset, change, message):
+def test_invalid_settings_are_refused(small_dataset, change, message):
     with pytest.raises(ConfigError, match=message):
         quick_fit(small_dataset, **change)

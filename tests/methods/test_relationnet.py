@@ -130,6 +130,6 @@ def test_the_paper_recipe_has_the_published_number_of_steps_and_drops(small_data
 
 
 @pytest.mark.parametrize("name", ["hidden", "relation_hidden"])
-def test_settings_that_cannot_work_are_refused(small_dataset, name):
+def test_invalid_settings_are_refused(small_dataset, name):
     with pytest.raises(ConfigError, match=f"{name} is 0"):
         fit(small_dataset, method="relationnet", **{name: 0})

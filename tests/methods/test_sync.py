@@ -70,7 +70,7 @@ def test_classes_with_equal_descriptors_get_equal_classifiers(seed, sigma):
     assert torch.equal(classifiers[:3], classifiers[3:])
 
 
-def test_phantom_classifiers_synthesize_the_given_ones():
+def test_phantom_classifiers_synthesize_the_trained_ones():
     model, seen = placed(sigma=0.5)
     wanted = torch.randn(6, 5, generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
@@ -161,6 +161,6 @@ def test_saved_models_score_the_same_and_take_new_classes(small_dataset, tmp_pat
         ({"loss": "hinge"}, "hinge"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(small_dataset, change, message):
+def test_invalid_settings_are_refused(small_dataset, change, message):
     with pytest.raises(ConfigError, match=message):
         trained(small_dataset, **change)

@@ -163,7 +163,7 @@ def test_gradients_agree_with_finite_differences(normalization):
 
 
 @pytest.mark.parametrize("normalization", ["class", "class-variance", "dynamic", "none"])
-def test_evaluation_embeds_a_class_the_same_whatever_stands_beside_it(normalization):
+def test_evaluation_embeds_a_class_the_same_whatever_the_other_classes(normalization):
     embedder = AttributeEmbedder(4, 5, hidden=6, normalization=normalization)
     embedder(gaussian(7, 4))
     embedder.eval()

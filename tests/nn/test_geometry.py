@@ -1,4 +1,4 @@
-"""The geometry of features against its direct formula, in one go and over batches."""
+"""The feature geometry against its direct formula, on all rows and over batches."""
 
 import numpy as np
 import pytest
@@ -10,12 +10,12 @@ from classnorm.nn import FeatureGeometry, FeatureMoments
 
 def rows(n=300, d=24, seed=0, signed=False):
     generator = torch.Generator().manual_seed(seed)
-    made = torch.rand(n, d, generator=generator) * torch.linspace(0.1, 3, d)
-    return made - 0.5 if signed else made
+    features = torch.rand(n, d, generator=generator) * torch.linspace(0.1, 3, d)
+    return features - 0.5 if signed else features
 
 
 def direct(train, features, k, power, shrinkage, whitening, labels=None, within=0.0):
-    """Word by word, in NumPy."""
+    """The formula, in NumPy."""
 
     def powered(x):
         return np.sign(x) * np.abs(x) ** power
@@ -40,9 +40,9 @@ def test_it_is_its_formula(signed, power, shrinkage, whitening):
     train, new = rows(signed=signed), rows(40, seed=1, signed=signed)
     geometry = FeatureGeometry(24, 10, power, shrinkage, whitening).fit(train)
     expected = direct(train, new, 10, power, shrinkage, whitening)
-    found = geometry(new).numpy()
+    placed = geometry(new).numpy()
     # eigenvectors have no sign of their own: products of placed rows do not depend on it
-    assert np.allclose(found @ found.T, expected @ expected.T, atol=1e-5)
+    assert np.allclose(placed @ placed.T, expected @ expected.T, atol=1e-5)
 
 
 @pytest.mark.parametrize("within", [0.3, 1.0])
@@ -52,8 +52,8 @@ def test_the_variance_between_classes_can_be_left_out(within):
     train += labels[:, None] * torch.rand(24, generator=torch.Generator().manual_seed(3))
     geometry = FeatureGeometry(24, 10, within=within).fit(train, labels)
     expected = direct(train, new, 10, 0.5, 0.3, 0.35, labels.numpy(), within)
-    found = geometry(new).numpy()
-    assert np.allclose(found @ found.T, expected @ expected.T, atol=1e-5)
+    placed = geometry(new).numpy()
+    assert np.allclose(placed @ placed.T, expected @ expected.T, atol=1e-5)
     with pytest.raises(ConfigError, match="labels"):
         geometry.fit(train)
 
@@ -100,8 +100,8 @@ def test_fewer_features_than_dimensions_and_fewer_rows_than_features_work():
 @pytest.mark.parametrize(
     "bad", [{"power": 0.0}, {"shrinkage": 1.5}, {"whitening": -0.1}, {"dimensions": 0}, {"within": 2.0}]
 )
-def test_impossible_settings_are_refused(bad):
-    with pytest.raises(ConfigError, match="a geometry cannot have"):
+def test_invalid_settings_are_refused(bad):
+    with pytest.raises(ConfigError, match=f"{next(iter(bad))} is"):
         FeatureGeometry(8, **bad)
 
 

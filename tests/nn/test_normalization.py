@@ -45,7 +45,7 @@ def test_an_all_zero_descriptor_stays_zero(kind):
     assert AttributeNormalization(3, kind)(torch.zeros(1, 3)).tolist() == [[0.0, 0.0, 0.0]]
 
 
-def test_none_leaves_descriptors_as_they_come():
+def test_none_leaves_descriptors_unchanged():
     descriptors = gaussian(4, 3)
     assert AttributeNormalization(3, "none")(descriptors).equal(descriptors)
 
@@ -136,7 +136,7 @@ def test_evaluation_leaves_the_running_statistics_alone(divide_by):
 
 
 @pytest.mark.parametrize("divide_by", DIVISORS)
-def test_evaluation_embeds_a_class_the_same_whatever_stands_beside_it(divide_by):
+def test_evaluation_embeds_a_class_the_same_whatever_the_other_classes(divide_by):
     standardize = ClassStandardization(3, divide_by=divide_by)
     standardize(gaussian(6, 3, dtype=torch.float32))
     standardize.eval()
@@ -228,7 +228,7 @@ def test_dynamic_normalization_starts_its_running_mean_from_the_first_batch_and_
     assert dynamic.running_norm.item() == pytest.approx(expected)
 
 
-def test_dynamic_normalization_evaluates_a_class_the_same_whatever_stands_beside_it():
+def test_dynamic_normalization_evaluates_a_class_the_same_whatever_the_other_classes():
     dynamic = DynamicNormalization()
     dynamic(gaussian(4, 3, dtype=torch.float32))
     dynamic.eval()

@@ -12,7 +12,7 @@ N, D, K = 300, 6, 3
 
 
 class Killed(Exception):
-    """Stands for the process being killed in the middle of a training."""
+    """Simulates a process killed during training."""
 
 
 def problem():
@@ -79,7 +79,7 @@ def test_every_row_is_seen_once_in_every_epoch():
 
 
 class Pairs:
-    """Two given rows a step, other ones in every epoch."""
+    """Two fixed rows per step, different in every epoch."""
 
     def __len__(self):
         return 2
@@ -89,7 +89,7 @@ class Pairs:
         yield torch.tensor([8, number])
 
 
-def test_batches_of_ones_own_decide_the_rows_and_the_steps_of_an_epoch():
+def test_custom_batches_determine_the_rows_and_the_steps_of_an_epoch():
     seen, model = [], nn.Linear(1, 1)
 
     def loss(batch, labels):
@@ -102,7 +102,7 @@ def test_batches_of_ones_own_decide_the_rows_and_the_steps_of_an_epoch():
 
 
 @pytest.mark.parametrize("clip", [0.0, 1e-3, 1e3])
-def test_the_gradient_is_clipped_to_the_asked_norm(clip):
+def test_the_gradient_is_clipped_to_the_configured_norm(clip):
     model, before = linear(), linear()
     config = TrainingConfig(
         epochs=1, batch_size=N, optimizer="sgd", lr=1.0, weight_decay=0.0, momentum=0.0, grad_clip=clip
@@ -116,7 +116,7 @@ def test_the_gradient_is_clipped_to_the_asked_norm(clip):
         torch.testing.assert_close(ours, start - factor * gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_parameters_may_be_spared_the_weight_decay():
+def test_parameters_can_be_exempt_from_weight_decay():
     model = linear()
     config = TrainingConfig(epochs=1, batch_size=N, optimizer="sgd", lr=0.1, weight_decay=0.5, momentum=0.0)
     start = [parameter.detach().clone() for parameter in model.parameters()]

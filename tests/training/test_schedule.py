@@ -10,7 +10,7 @@ from classnorm.errors import ConfigError
 from classnorm.training import TrainingConfig, learning_rate, make_optimizer
 
 
-def test_the_step_schedule_drops_at_the_asked_share_of_training():
+def test_the_step_schedule_drops_at_the_configured_share_of_training():
     config = TrainingConfig(lr=0.3, lr_drop=0.1, lr_drop_at=0.25)
     rates = [learning_rate(config, step, 100) for step in range(100)]
     assert rates[:25] == [0.3] * 25
@@ -61,6 +61,6 @@ def test_the_fused_optimizer_takes_the_step_that_the_textbook_formula_takes(name
         {"lr_drop_at": 0.0, "schedule": "steps"},
     ],
 )
-def test_settings_that_cannot_work_are_refused_by_name(change):
+def test_invalid_settings_are_refused_by_name(change):
     with pytest.raises(ConfigError, match=next(iter(change))):
         TrainingConfig(**change).check()

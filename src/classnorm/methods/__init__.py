@@ -1,4 +1,4 @@
-"""Methods: one file each, all with the same contract, and the registry."""
+"""Methods, one file each under one contract, and their registry."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from typing import Any
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError, unknown_name
-from classnorm.methods import ale as _ale
-from classnorm.methods import classnorm as _classnorm
-from classnorm.methods import conse as _conse
-from classnorm.methods import cvc as _cvc
-from classnorm.methods import dem as _dem
-from classnorm.methods import devise as _devise
-from classnorm.methods import eszsl as _eszsl
-from classnorm.methods import fclswgan as _fclswgan
-from classnorm.methods import kernel as _kernel
-from classnorm.methods import relationnet as _relationnet
-from classnorm.methods import sae as _sae
-from classnorm.methods import sje as _sje
-from classnorm.methods import sync as _sync
+from classnorm.methods import (
+    ale,
+    classnorm,
+    conse,
+    cvc,
+    dem,
+    devise,
+    eszsl,
+    fclswgan,
+    kernel,
+    relationnet,
+    sae,
+    sje,
+    sync,
+)
 from classnorm.methods.classnorm import ClassNormConfig
 from classnorm.methods.method import FitJob, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
 from classnorm.methods.space import Choice, Range, Space
@@ -45,28 +47,15 @@ __all__ = [
     "resolve",
 ]
 
-METHODS: dict[str, Method] = {
-    "classnorm": _classnorm.METHOD,
-    "relationnet": _relationnet.METHOD,
-    "cvc": _cvc.METHOD,
-    "dem": _dem.METHOD,
-    "devise": _devise.METHOD,
-    "ale": _ale.METHOD,
-    "sje": _sje.METHOD,
-    "eszsl": _eszsl.METHOD,
-    "sae": _sae.METHOD,
-    "conse": _conse.METHOD,
-    "sync": _sync.METHOD,
-    "fclswgan": _fclswgan.METHOD,
-    "kernel": _kernel.METHOD,
-}
+_MODULES = (classnorm, relationnet, cvc, dem, devise, ale, sje, eszsl, sae, conse, sync, fclswgan, kernel)
 
+METHODS: dict[str, Method] = {module.__name__.rpartition(".")[2]: module.METHOD for module in _MODULES}
 METHODS.update(plugins("classnorm.methods", Method))
 METHODS.update({name: replace(method, name=name) for name, method in METHODS.items()})
 
 
 def method_named(name: str) -> Method:
-    """The method of that name."""
+    """The registered method with this name."""
     if name not in METHODS:
         raise unknown_name("method", name, METHODS)
     method = METHODS[name]
@@ -76,7 +65,7 @@ def method_named(name: str) -> Method:
 def resolve(
     dataset: ZeroShotDataset, method: str = "classnorm", recipe: str = "reference", **changes: Any
 ) -> tuple[Method, MethodConfig]:
-    """The method and its config for this dataset: the recipe, with some fields changed."""
+    """The method and its config for a dataset: a recipe with some settings changed."""
     entry = method_named(method)
     if recipe.endswith(".json"):
         return entry, read_recipe(Path(recipe), entry).replace(**changes)
@@ -86,15 +75,14 @@ def resolve(
 
 
 def read_recipe(path: Path, method: Method) -> MethodConfig:
-    """The config of a recipe file, as `classnorm search` writes it."""
+    """The config in a recipe file written by `classnorm search`."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["format"] != "classnorm-recipe":
             raise ValueError("another format")
-        settings = dict(document["config"])
-        written_for = document["method"]
+        settings, name = dict(document["config"]), document["method"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path}: not a readable recipe; give a name or the recipe.json of a search") from error
-    if written_for != method.name:
-        raise ConfigError(f"{path}: a recipe for the method {written_for!r}; use `method={written_for!r}`")
+        raise ConfigError(f"{path}: not a readable recipe; use a recipe name or the recipe.json of a search") from error
+    if name != method.name:
+        raise ConfigError(f"{path}: a recipe for the method {name!r}; use `method={name!r}`")
     return method.config().replace(**settings)

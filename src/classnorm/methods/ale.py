@@ -1,4 +1,4 @@
-"""ALE: a bilinear compatibility trained by a weighted ranking loss, which cares most about the top of the list.
+"""ALE: a bilinear compatibility trained with a weighted ranking loss that emphasises the top of the list.
 
 Akata, Perronnin, Harchaoui, Schmid: Label-Embedding for Image Classification, TPAMI 2016 (first at CVPR 2013).
 """
@@ -17,7 +17,7 @@ __all__ = ["METHOD", "ALEConfig", "ale_loss"]
 
 @dataclass(frozen=True, kw_only=True)
 class ALEConfig(RankingConfig):
-    """ALE. The defaults are the `reference` recipe."""
+    """Settings of ALE."""
 
 
 def ale_loss(scores: Tensor, labels: Tensor, margin: float, weights: Tensor | None = None) -> Tensor:
@@ -28,7 +28,7 @@ def ale_loss(scores: Tensor, labels: Tensor, margin: float, weights: Tensor | No
     Args:
         scores: [b, n_classes].
         labels: [b].
-        weights: α, [n_classes − 1]; 1/i unless given, as in the publication.
+        weights: α, [n_classes − 1]; default 1/i, as published.
     """
     violations = hinges(scores, labels, margin)
     if weights is None:
@@ -38,15 +38,4 @@ def ale_loss(scores: Tensor, labels: Tensor, margin: float, weights: Tensor | No
     return (beta[rank] / rank.clamp(min=1) * violations.sum(dim=1)).mean()
 
 
-# The publication's margin of 1 and plain stochastic gradient descent, one row per step at a constant rate. The rate
-# and the number of epochs are choices made here.
-PAPER = ALEConfig(
-    batch_size=1,
-    optimizer="sgd",
-    lr=0.01,
-    momentum=0.0,
-    weight_decay=0.0,
-    schedule="constant",
-    attribute_normalization="unit-plain",
-)
-METHOD = ranking_method(ALEConfig, ale_loss, PAPER)
+METHOD = ranking_method(ALEConfig, ale_loss)

@@ -1,9 +1,9 @@
-"""Class Normalization: an MLP from descriptors to prototypes, trained by cross-entropy over the seen classes."""
+"""Class Normalization: an MLP from descriptors to prototypes, trained with cross-entropy over the seen classes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.method import Fitted, Method, Recipes, TrainedMethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.parts.embedding import divergence_hint
+from classnorm.methods.parts.normalized import DescriptorConfig
 from classnorm.methods.parts.placement import GeometryConfig, placed_rows, with_hubness
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import (
     AttributeEmbedder,
-    AttributeNormalizationKind,
     Distribution,
     FeatureMoments,
     HiddenNormalization,
@@ -28,65 +29,59 @@ from classnorm.nn import (
     entropy_regularizer,
     gamma_for_variance,
 )
-from classnorm.training import FitContext, TrainingConfig, seeded, train
+from classnorm.settings import require
+from classnorm.training import FitContext, seeded, train
 
 __all__ = ["METHOD", "Augmentation", "ClassNormConfig", "ClassNormModel", "TrainingProblem", "prepare"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassNormConfig(MethodConfig, GeometryConfig, TrainingConfig):
-    """Every choice of the paper's model, and what goes beyond it. The defaults are the `reference` recipe."""
+class ClassNormConfig(TrainedMethodConfig, GeometryConfig, DescriptorConfig):
+    """Settings of Class Normalization and its extensions. The defaults are the recipe `reference`."""
 
     layers: int = 3
     """Linear layers of the embedder; 1 is the linear model."""
     hidden: int = 1024
     """Width of the hidden layers."""
-    attribute_normalization: AttributeNormalizationKind = "unit"
-    """Descriptors: `unit` norm times √d_a, `unit-plain` without the factor, `standardize`, or `none`."""
     normalization: HiddenNormalization = "class"
     """Before the last layer: `class` standardization, `class-variance` (divides by the variance), `dynamic`, `none`."""
     standardize_before_relu: bool = True
     """Class standardization also before the last hidden ReLU (3 layers or more)."""
     final_relu: bool = True
-    """ReLU on the prototypes: right for non-negative features, wrong for features of either sign (recipes look)."""
+    """ReLU on the prototypes, for non-negative features; recipes set it to match the data."""
     init: Initialization = "proper"
     """Initialisation of the last layer."""
     hidden_init: Initialization = "torch"
-    """Initialisation of the layers before it."""
+    """Initialisation of the other layers."""
     attribute_correction: bool = False
     """Start the first layer with variance 1/(d_out·d_a)."""
     init_distribution: Distribution = "uniform"
-    """Draw initial weights from a uniform or a normal distribution."""
+    """Distribution of the initial weights."""
     logits: Literal["cosine", "dot"] = "cosine"
-    """`cosine` is normalize+scale, `dot` the plain product."""
+    """Logits: `cosine` (normalize+scale) or the `dot` product."""
     gamma: float | Literal["auto"] = 5.0
-    """Scale γ of normalize+scale (logits are γ²·cos); `auto` gives them unit variance at the start."""
+    """Scale γ of normalize+scale (logits are γ²·cos); `auto` gives unit variance at initialisation."""
     learn_gamma: bool = False
-    """Train γ along."""
+    """Learn γ."""
     entropy_weight: float = 0.0
-    """Weight of the entropy regulariser, which rewards undecided predictions."""
+    """Weight of the entropy regulariser, which rewards uncertain predictions."""
     geometry: bool = False
-    """Train in the geometry of the features: a power, then partial whitening; recipe `best`."""
+    """Train on features mapped by a power and partial whitening, as in the recipe `best`."""
     virtual_classes: int = 0
-    """Classes made up in each batch: mixtures of two rows, with the same mixture of their classes' descriptors."""
+    """Virtual classes per batch: mixtures of two rows and of the descriptors of their classes."""
     descriptor_noise: float = 0.0
-    """Noise on the descriptors in training, as a share of each one's standard deviation over the seen classes."""
+    """Descriptor noise in training, relative to the standard deviation of each dimension over the seen classes."""
 
     def check(self) -> None:
-        MethodConfig.check(self)
+        super().check()
         GeometryConfig.check(self)
-        TrainingConfig.check(self)
+        require(self, at_least={"layers": 1, "hidden": 1, "virtual_classes": 0, "descriptor_noise": 0})
         if self.gamma != "auto" and not (math.isfinite(self.gamma) and self.gamma > 0):
             raise ConfigError(f"gamma is {self.gamma}; it must be positive, or auto")
-        if self.layers < 1 or self.hidden < 1:
-            raise ConfigError(f"layers is {self.layers} and hidden is {self.hidden}; both must be at least 1")
-        if self.virtual_classes < 0 or not 0 <= self.descriptor_noise < math.inf:
-            raise ConfigError(
-                f"virtual_classes is {self.virtual_classes} and descriptor_noise is {self.descriptor_noise}; "
-                "neither can be negative"
-            )
         if self.geometry and (self.final_relu or self.logits == "dot"):
-            raise ConfigError("placed features have either sign and unit length: geometry needs cosines, no final_relu")
+            raise ConfigError(
+                'geometry maps features to signed vectors of unit length; use `logits="cosine"` and `final_relu=False`'
+            )
 
 
 class ClassNormModel(ZeroShotModel):
@@ -104,8 +99,23 @@ class ClassNormModel(ZeroShotModel):
         self.geometry = config.build_geometry(d_z) if config.geometry else None
         if self.geometry is not None:
             d_z = self.geometry.projection.shape[1]
-            self.register_buffer("means", torch.zeros(n_seen, d_z))  # of the seen classes, placed
-        self.embedder = _embedder(config, d_a, d_z, seed, descriptors)
+            self.register_buffer("means", torch.zeros(n_seen, d_z))  # of the seen classes, after the geometry
+        self.embedder = AttributeEmbedder(
+            d_a,
+            d_z,
+            layers=config.layers,
+            hidden=config.hidden,
+            attribute_normalization=config.attribute_normalization,
+            normalization=config.normalization,
+            standardize_before_relu=config.standardize_before_relu,
+            final_relu=config.final_relu,
+            init=config.init,
+            hidden_init=config.hidden_init,
+            attribute_correction=config.attribute_correction,
+            init_distribution=config.init_distribution,
+            seed=seed,
+            descriptors=descriptors,
+        )
         gamma = torch.tensor(gamma_for_variance(1.0, d_z) if config.gamma == "auto" else float(config.gamma))
         if config.learn_gamma:
             self.gamma = nn.Parameter(gamma)
@@ -113,9 +123,9 @@ class ClassNormModel(ZeroShotModel):
             self.register_buffer("gamma", gamma)
 
     def prototypes(self, descriptors: Tensor) -> Tensor:
-        """[n_classes, d_z]; with a geometry [n_classes, k + 1], the last number what the class pays as a hub."""
-        result: Tensor = self.embedder(descriptors)
-        return result if self.geometry is None else with_hubness(result, self.means, self.hubness)
+        """[n_classes, d_z]; with a geometry [n_classes, k + 1], where the last column is the hubness penalty."""
+        prototypes: Tensor = self.embedder(descriptors)
+        return prototypes if self.geometry is None else with_hubness(prototypes, self.means, self.hubness)
 
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
         if self.geometry is not None:
@@ -126,34 +136,15 @@ class ClassNormModel(ZeroShotModel):
         return cosine_logits(features, prototypes, self.gamma)
 
 
-def _embedder(config: ClassNormConfig, d_a: int, d_z: int, seed: int, descriptors: Tensor) -> AttributeEmbedder:
-    return AttributeEmbedder(
-        d_a,
-        d_z,
-        layers=config.layers,
-        hidden=config.hidden,
-        attribute_normalization=config.attribute_normalization,
-        normalization=config.normalization,
-        standardize_before_relu=config.standardize_before_relu,
-        final_relu=config.final_relu,
-        init=config.init,
-        hidden_init=config.hidden_init,
-        attribute_correction=config.attribute_correction,
-        init_distribution=config.init_distribution,
-        seed=seed,
-        descriptors=descriptors,
-    )
-
-
 def build(config: ClassNormConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> ClassNormModel:
-    """A model to load weights into: how its own are drawn does not matter."""
-    drawn = config.replace(init="torch", hidden_init="torch")
-    return ClassNormModel(drawn, d_a, d_z, 0, torch.zeros(2, d_a), len(weights.get("means", ())))
+    """A model to load weights into; its initial weights do not matter."""
+    any_init = config.replace(init="torch", hidden_init="torch")
+    return ClassNormModel(any_init, d_a, d_z, 0, torch.zeros(2, d_a), len(weights.get("means", ())))
 
 
 @dataclass(frozen=True)
 class TrainingProblem:
-    """A model and what it is trained on: all that the training loop, or a diagnosis of it, needs."""
+    """A model and its training data, for the training loop or a diagnosis."""
 
     model: ClassNormModel
     features: Tensor
@@ -162,7 +153,7 @@ class TrainingProblem:
     entropy_weight: float
 
     def logits(self, features: Tensor, descriptors: Tensor | None = None) -> Tensor:
-        """[b, n_seen] of some training rows, or of these descriptors instead of those of the seen classes."""
+        """Training features [b, d] → [b, n_classes] for these descriptors; by default those of the seen classes."""
         prototypes = self.model.embedder(self.descriptors if descriptors is None else descriptors)
         if self.model.kind == "dot":
             return dot_logits(features, prototypes)
@@ -176,7 +167,7 @@ class TrainingProblem:
 
 
 class Augmentation:
-    """Made-up classes and noisy descriptors, drawn anew in each step from (seed, step) alone."""
+    """Virtual classes and descriptor noise; the draws of a step depend only on (seed, step)."""
 
     def __init__(self, problem: TrainingProblem, config: ClassNormConfig, seed: int) -> None:
         self.problem, self.seed = problem, seed
@@ -185,40 +176,38 @@ class Augmentation:
         self.generator = torch.Generator()
 
     def start(self, step: int) -> None:
-        """Called before each step."""
+        """Seed the draws of a step."""
         seeded(self.seed, step, generator=self.generator)
 
     def __call__(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The batch with made-up rows, its labels, and the descriptors of seen and made-up classes."""
+        """The batch with virtual rows, its labels, and the descriptors of seen and virtual classes."""
         descriptors, device = self.problem.descriptors, features.device
         n = min(self.virtual, len(labels))
         if n:
             partner = torch.randperm(len(labels), generator=self.generator)[:n].to(device)
             share = torch.rand(n, 1, generator=self.generator).to(device)
             mixed = share * features[:n] + (1 - share) * features[partner]
-            made_up = share * descriptors[labels[:n]] + (1 - share) * descriptors[labels[partner]]
+            mixed_descriptors = share * descriptors[labels[:n]] + (1 - share) * descriptors[labels[partner]]
             if self.problem.model.kind == "cosine":
                 mixed = F.normalize(mixed, dim=1)
-            new = torch.arange(len(descriptors), len(descriptors) + n, device=device)
-            features, labels = torch.cat([features, mixed]), torch.cat([labels, new])
-            descriptors = torch.cat([descriptors, made_up])
+            virtual = torch.arange(len(descriptors), len(descriptors) + n, device=device)
+            features, labels = torch.cat([features, mixed]), torch.cat([labels, virtual])
+            descriptors = torch.cat([descriptors, mixed_descriptors])
         draws = torch.randn(descriptors.shape, generator=self.generator).to(device)
         return features, labels, descriptors + self.noise * draws
 
 
 def prepare(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device: torch.device) -> TrainingProblem:
-    """The untrained model and the training rows; only seen classes take part."""
+    """The untrained model and its training data, from the seen classes only."""
     config.check()
     rows = TrainingRows.of(dataset, device)
-    model = ClassNormModel(config, dataset.d_a, dataset.d_z, seed, rows.descriptors.cpu(), len(rows.descriptors))
-    features = rows.features
+    n_seen, features = len(rows.descriptors), rows.features
+    model = ClassNormModel(config, dataset.d_a, dataset.d_z, seed, rows.descriptors.cpu(), n_seen).to(device)
+    # Map or normalize the features once instead of in every batch.
     if model.geometry is not None:
-        moments = FeatureMoments(dataset.d_z, config.power, len(rows.descriptors)).update(features, rows.labels)
+        moments = FeatureMoments(dataset.d_z, config.power, n_seen).update(features, rows.labels)
         model.geometry.fit_moments(moments)
-        model.means.copy_(model.geometry.place(moments.class_means.to(features.dtype)))
-    model = model.to(device)
-    # Features are placed, or given unit length, once, instead of in every batch.
-    if model.geometry is not None:
+        model.means.copy_(model.geometry.place(moments.class_means.to(features)))
         features = placed_rows(model.geometry, features)
     elif config.logits == "cosine":
         features = F.normalize(features, dim=1)
@@ -236,23 +225,14 @@ def fit(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, context: F
             features, labels, descriptors = augment(features, labels)
         return problem.loss(problem.logits(features, descriptors), labels)
 
-    dot = 'dot products are unbounded: use `logits="cosine"` or lower `lr`'
-    history = train(
-        problem.model,
-        loss,
-        problem.features,
-        problem.labels,
-        config,
-        seed=seed,
-        on_step=augment.start if augment else None,
-        context=context,
-        hint=dot if config.logits == "dot" else "lower `lr`",
-    )
-    return Fitted(problem.model, history)
+    model, features, labels = problem.model, problem.features, problem.labels
+    on_step, hint = augment.start if augment else None, divergence_hint(config.logits)
+    history = train(model, loss, features, labels, config, seed=seed, context=context, on_step=on_step, hint=hint)
+    return Fitted(model, history)
 
 
-_ROWS_AT_LEAST = 56_000  # that the recipe best trains on, counting a row once per epoch
-# The paper's hyperparameter table; batch, learning rate, width.
+_ROWS_AT_LEAST = 56_000  # of the recipe best, counting a row once per epoch
+# The paper's hyperparameter table: batch size, learning rate, width.
 _PAPER: dict[str, tuple[int, float, int]] = {
     "SUN": (128, 5e-4, 2048),
     "CUB": (512, 5e-3, 2048),
@@ -262,7 +242,7 @@ _PAPER: dict[str, tuple[int, float, int]] = {
 
 
 def paper(dataset: ZeroShotDataset) -> ClassNormConfig:
-    """The paper's hyperparameters; other datasets as CUB if they have over 100 classes, else as AwA2."""
+    """The paper's hyperparameters; other datasets use those of CUB if they have over 100 classes, else AwA2."""
     benchmark = dataset.benchmark or ""
     like = benchmark if benchmark in _PAPER else "CUB" if dataset.n_classes > 100 else "AWA2"
     batch_size, lr, hidden = _PAPER[like]
@@ -280,21 +260,19 @@ def paper(dataset: ZeroShotDataset) -> ClassNormConfig:
 
 
 def reference(dataset: ZeroShotDataset) -> ClassNormConfig:
-    """The authors' released run: its seen scale for the GBU benchmarks, validation for any other dataset."""
-    benchmark = dataset.benchmark
-    released = {None: "validation", "CUB": "scale:1"}.get(benchmark, "scale:0.95")
-    return ClassNormConfig(calibration=released, final_relu=dataset.nonnegative)
+    """The authors' released code, with its seen scale for the GBU benchmarks and validation for other datasets."""
+    calibration = {None: "validation", "CUB": "scale:1"}.get(dataset.benchmark, "scale:0.95")
+    return ClassNormConfig(calibration=calibration, final_relu=dataset.nonnegative)
 
 
 def baseline(dataset: ZeroShotDataset) -> ClassNormConfig:
-    """`reference` without Class Normalization: no standardization, PyTorch's own initialisation."""
+    """`reference` without Class Normalization: no standardization, PyTorch's default initialisation."""
     return reference(dataset).replace(normalization="none", init="torch")
 
 
 def best(dataset: ZeroShotDataset) -> ClassNormConfig:
-    """Beyond the paper: the geometry of the features, made-up classes, noisy descriptors. One setting for all data;
-    more epochs only where rows are so few that 8 would be no training."""
-    rows = max(ClassNormConfig.batch_size, len(dataset.split.train))  # a step sees no more than there are
+    """Beyond the paper: feature geometry, virtual classes, descriptor noise; more epochs for small datasets."""
+    rows = max(ClassNormConfig.batch_size, len(dataset.split.train))  # an epoch has at least one step
     return ClassNormConfig(
         geometry=True,
         final_relu=False,
@@ -309,12 +287,7 @@ def best(dataset: ZeroShotDataset) -> ClassNormConfig:
     )
 
 
-RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {
-    "paper": paper,
-    "reference": reference,
-    "baseline": baseline,
-    "best": best,
-}
+RECIPES: Recipes = {"paper": paper, "reference": reference, "baseline": baseline, "best": best}
 SPACE: Space = {
     "lr": Range(1e-4, 5e-3, log=True),
     "hidden": Choice((512, 1024, 2048)),

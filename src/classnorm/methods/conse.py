@@ -1,13 +1,13 @@
 """ConSE: a convex combination of the descriptors of the likeliest seen classes (Norouzi et al., ICLR 2014).
 
 A softmax classifier gives p(c | x) over the seen classes. With ĉ(x, t) the t-th likeliest of them,
-f(x) = 1/Z Σ_{t ≤ T} p(ĉ(x, t) | x) a_ĉ(x, t), with Z the sum of those probabilities. Any class, seen or
-not, scores the cosine of f(x) and its descriptor.
+f(x) = 1/Z Σ_{t ≤ T} p(ĉ(x, t) | x) a_ĉ(x, t), where Z is the sum of those probabilities. The score of any
+class, seen or unseen, is the cosine of f(x) and its descriptor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -15,55 +15,46 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.errors import ConfigError
-from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.method import Fitted, Method, Recipes, TrainedMethodConfig, TrainingRows
+from classnorm.methods.parts.normalized import NormalizedConfig, NormalizedModel
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, cosine_logits
-from classnorm.training import FitContext, Schedule, TrainingConfig, train
+from classnorm.nn import AttributeNormalizationKind, cosine_logits
+from classnorm.settings import require
+from classnorm.training import FitContext, Schedule, train
 
 __all__ = ["METHOD", "ConSEConfig", "ConSEModel", "convex_weights"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConSEConfig(MethodConfig, TrainingConfig):
-    """How many classes are combined, and how the classifier is trained."""
+class ConSEConfig(TrainedMethodConfig, NormalizedConfig):
+    """Settings of ConSE."""
 
     top: int = 10
-    """T, the likeliest seen classes whose descriptors are combined; all where there are fewer."""
-    feature_normalization: AttributeNormalizationKind = "standardize"
-    """Features: `unit` norm times √d_z, `unit-plain` without the factor, `standardize`, or `none`."""
+    """T, the number of likeliest seen classes to combine."""
     attribute_normalization: AttributeNormalizationKind = "standardize"
-    """Descriptors: `unit` norm times √d_a, `unit-plain` without the factor, `standardize`, or `none`."""
     epochs: int = 20
-    """Passes over the training rows; the model of the last one is the result."""
     lr: float = 1e-3
-    """Learning rate."""
     schedule: Schedule = "cosine"
-    """How the learning rate falls: not at all, once by `lr_drop`, again and again by it, or along a cosine to 0."""
 
     def check(self) -> None:
-        MethodConfig.check(self)
-        TrainingConfig.check(self)
-        if self.top < 1:
-            raise ConfigError(f"top is {self.top}; it must be at least 1")
+        super().check()
+        require(self, at_least={"top": 1})
 
 
-class ConSEModel(ZeroShotModel):
+class ConSEModel(NormalizedModel):
     """A linear classifier of the seen classes, and their descriptors."""
 
     seen_descriptors: Tensor
 
     def __init__(self, config: ConSEConfig, d_a: int, d_z: int, n_seen: int) -> None:
-        super().__init__()
+        super().__init__(config, d_a, d_z)
         self.top = config.top
-        self.feature_normalization = AttributeNormalization(d_z, config.feature_normalization)
-        self.attribute_normalization = AttributeNormalization(d_a, config.attribute_normalization)
         self.weight = nn.Parameter(torch.zeros(n_seen, d_z))
         self.bias = nn.Parameter(torch.zeros(n_seen))
         self.register_buffer("seen_descriptors", torch.zeros(n_seen, d_a))
 
     def class_logits(self, normalized: Tensor) -> Tensor:
-        """Normalized features [n, d_z] → [n, n_seen] of the softmax."""
+        """Logits of the softmax classifier: normalized features [n, d_z] → [n, n_seen]."""
         return F.linear(normalized, self.weight, self.bias)
 
     def embed(self, features: Tensor) -> Tensor:
@@ -82,7 +73,7 @@ class ConSEModel(ZeroShotModel):
 
 
 def convex_weights(probabilities: Tensor, top: int) -> Tensor:
-    """[n, n_seen] → [n, n_seen]: the `top` largest of each row, divided by their sum, and zeros.
+    """[n, n_seen] → [n, n_seen]: the `top` largest of each row, divided by their sum; zero elsewhere.
 
     >>> convex_weights(torch.tensor([[0.5, 0.125, 0.375]]), top=2).round(decimals=3)
     tensor([[0.5710, 0.0000, 0.4290]])
@@ -92,42 +83,36 @@ def convex_weights(probabilities: Tensor, top: int) -> Tensor:
 
 
 def build(config: ConSEConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> ConSEModel:
-    """A model to load weights into; they know the number of seen classes."""
+    """A model to load weights into."""
     return ConSEModel(config, d_a, d_z, len(weights["weight"]))
 
 
 def fit(dataset: ZeroShotDataset, config: ConSEConfig, seed: int, context: FitContext) -> Fitted:
-    """Train the classifier by cross-entropy. It starts from zero: the problem is convex."""
+    """Train the classifier with cross-entropy, from zero, as the problem is convex."""
     config.check()
     rows = TrainingRows.of(dataset, context.device)
     model = ConSEModel(config, dataset.d_a, dataset.d_z, len(rows.descriptors)).to(context.device)
-    model.feature_normalization.fit(rows.features)
-    model.attribute_normalization.fit(rows.descriptors)
+    features, _ = model.fit_normalization(rows)
     model.seen_descriptors.copy_(rows.descriptors)
-    history = train(
-        model,
-        lambda features, labels: F.cross_entropy(model.class_logits(features), labels),
-        model.feature_normalization(rows.features),
-        rows.labels,
-        config,
-        seed=seed,
-        context=context,
-    )
-    return Fitted(model, history)
+
+    def loss(features: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(model.class_logits(features), labels)
+
+    return Fitted(model, train(model, loss, features, rows.labels, config, seed=seed, context=context))
 
 
 def paper(dataset: ZeroShotDataset) -> ConSEConfig:
-    """T = 10 and descriptors of unit norm. (The publication's classifier is a convolutional network; here it is linear
-    on features of one.)"""
+    """T = 10 and descriptors of unit norm. The classifier is linear on features of a convolutional network, whereas the
+    publication trains the network itself."""
     return ConSEConfig(top=10, attribute_normalization="unit-plain")
 
 
 def reference(dataset: ZeroShotDataset) -> ConSEConfig:
-    """Standardized on both sides: non-negative descriptors of unit norm all point the same way."""
+    """Standardized features and descriptors: non-negative descriptors of unit norm are nearly parallel."""
     return ConSEConfig()
 
 
-RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
+RECIPES: Recipes = {"paper": paper, "reference": reference}
 SPACE: Space = {
     "top": Range(2, 50, log=True, whole=True),
     "epochs": Range(5, 50, log=True, whole=True),

@@ -1,4 +1,4 @@
-"""CVC-ZSL: descriptors become the weights of a classifier, trained on episodes of a few classes each.
+"""CVC-ZSL: a generator of classifier weights from descriptors, trained on episodes of a few classes.
 
 Li, Min, Fu: Rethinking Zero-Shot Learning: A Conditional Visual Classification Perspective, ICCV 2019.
 """
@@ -6,7 +6,7 @@ Li, Min, Fu: Rethinking Zero-Shot Learning: A Conditional Visual Classification 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,75 +16,62 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
-from classnorm.methods.parts.episode import classes_of, prototypes_of
+from classnorm.methods.method import Fitted, Method, Recipes, TrainingRows
+from classnorm.methods.parts.embedding import EmbedderModel, divergence_hint
+from classnorm.methods.parts.episode import EpisodeConfig, classes_of, prototypes_of
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.nn import AttributeEmbedder, AttributeNormalizationKind, dot_logits
-from classnorm.training import FitContext, Schedule, TrainingConfig, seeded, train
+from classnorm.nn import dot_logits
+from classnorm.settings import require
+from classnorm.training import FitContext, seeded, train
 
 __all__ = ["METHOD", "CVCConfig", "CVCModel", "Episodes"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CVCConfig(MethodConfig, TrainingConfig):
-    """The publication's classifier generator and its episodes. The defaults are the `reference` recipe."""
+class CVCConfig(EpisodeConfig):
+    """Settings of CVC-ZSL. The defaults are the recipe `reference`."""
 
     epochs: int = 40
-    """Passes over the training rows, as many episodes as have their number; the model of the last one is the result."""
+    """Epochs, each with as many episodes as it takes to draw the number of training rows; the final model is kept."""
     batch_size: int = 128
-    """Rows per episode: batch_size / ways of each of its classes."""
+    """Rows per episode, batch_size / ways from each of its classes."""
     ways: int = 32
-    """Classes per episode; all seen classes where there are fewer."""
-    lr: float = 5e-4
-    """Learning rate."""
-    schedule: Schedule = "cosine"
-    """How the learning rate falls: not at all, once by `lr_drop`, again and again by it, or along a cosine to 0."""
+    """Classes per episode, at most all seen classes."""
     grad_clip: float = 1.0
-    """Largest norm of the gradient of all weights; 0 does not clip."""
     hidden: int = 1600
-    """Width of the hidden layer."""
-    attribute_normalization: AttributeNormalizationKind = "unit"
-    """Descriptors: `unit` norm times √d_a, `unit-plain` without the factor, `standardize`, or `none`."""
-    class_norm: bool = False
-    """Class standardization before the last layer, and proper variance for that layer."""
     final_relu: bool = True
-    """ReLU on the prototypes: right for non-negative features, wrong for features of either sign (recipes look)."""
+    """ReLU on the prototypes, for non-negative features; recipes set it to match the data."""
     logits: Literal["cosine", "dot"] = "cosine"
-    """`cosine` times a learnt scale, or the plain product `dot`."""
+    """Logits: `cosine` times a learnt scale, or the `dot` product."""
     scale: float = 10.0
-    """Where the learnt scale of the cosine starts."""
+    """Initial scale of the cosine."""
 
     def check(self) -> None:
-        MethodConfig.check(self)
-        TrainingConfig.check(self)
-        for name, low in (("hidden", 1), ("ways", 2)):
-            if getattr(self, name) < low:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least {low}")
+        super().check()
+        require(self, positive=["scale"], at_least={"ways": 2})
         if self.batch_size < self.ways:
             raise ConfigError(
                 f"batch_size is {self.batch_size}; it must be at least the {self.ways} ways, one row for each class"
             )
-        if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ConfigError(f"scale is {self.scale}; it must be positive")
 
 
-class CVCModel(ZeroShotModel):
+class CVCModel(EmbedderModel):
     """The classifier generator and the scale of its cosines.
 
-    The publication also learns a bias, one number added to all scores: it cancels in the softmax and in every
-    prediction, so there is none here.
+    The publication also learns a bias added to all scores; it is omitted, as it cancels in every prediction.
     """
 
-    def __init__(self, config: CVCConfig, embedder: AttributeEmbedder) -> None:
-        super().__init__()
+    def __init__(self, config: CVCConfig, d_a: int, d_z: int, seed: int = 0, descriptors: Tensor | None = None) -> None:
+        final_relu, class_norm = config.final_relu, config.class_norm
+        super().__init__(config, d_a, d_z, seed, descriptors, final_relu=final_relu, class_norm=class_norm)
+        generator = torch.Generator().manual_seed(seed + 1)
+        layers = [module for module in self.embedder.modules() if isinstance(module, nn.Linear)]
+        for layer in layers[:-1] if class_norm else layers:
+            nn.init.normal_(layer.weight, std=0.02, generator=generator)
+            nn.init.zeros_(layer.bias)
         self.kind = config.logits
-        self.embedder = embedder
         if self.kind == "cosine":
             self.scale = nn.Parameter(torch.tensor(float(config.scale)))
-
-    def prototypes(self, descriptors: Tensor) -> Tensor:
-        result: Tensor = self.embedder(descriptors)
-        return result
 
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
         if self.kind == "dot":
@@ -93,10 +80,9 @@ class CVCModel(ZeroShotModel):
 
 
 class Episodes:
-    """Batches of `ways` classes with `shots` rows each, drawn anew for every episode.
+    """Batches of `ways` distinct classes with `shots` rows each.
 
-    Neither a class comes twice in an episode nor, where the class has `shots` rows, a row. The episodes of an epoch
-    depend on (seed, epoch) alone.
+    Rows are distinct if the class has at least `shots`. The episodes of an epoch depend only on (seed, epoch).
     """
 
     def __init__(self, labels: Tensor, ways: int, shots: int, seed: int) -> None:
@@ -114,8 +100,8 @@ class Episodes:
         classes = torch.rand(len(self), len(self.count), generator=generator).topk(self.ways, dim=1).indices
         count = self.count[classes]  # [episodes, ways]
         chosen = torch.empty(*classes.shape, self.shots, dtype=torch.int64)
-        # Floyd's sample: shot i is drawn from the first `last + 1` rows of the class, and is row `last` itself if that
-        # draw was taken already. A class with too few rows repeats some.
+        # Floyd's sampling: shot i is drawn from the first `last + 1` rows of the class, and is row `last` if the draw
+        # is already taken. A class with too few rows repeats some.
         for i in range(self.shots):
             last = torch.where(count < self.shots, count, count - self.shots + i + 1) - 1
             drawn = (torch.rand(classes.shape, generator=generator, dtype=torch.float64) * (last + 1)).long()
@@ -124,37 +110,16 @@ class Episodes:
         yield from self.rows[chosen + self.first[classes][..., None]].flatten(1).to(self.device)
 
 
-def _model(config: CVCConfig, d_a: int, d_z: int, seed: int, descriptors: Tensor) -> CVCModel:
-    embedder = AttributeEmbedder(
-        d_a,
-        d_z,
-        layers=2,
-        hidden=config.hidden,
-        attribute_normalization=config.attribute_normalization,
-        normalization="class" if config.class_norm else "none",
-        final_relu=config.final_relu,
-        init="proper",
-        seed=seed,
-        descriptors=descriptors,
-    )
-    generator = torch.Generator().manual_seed(seed + 1)
-    layers = [module for module in embedder.modules() if isinstance(module, nn.Linear)]
-    for layer in layers[:-1] if config.class_norm else layers:
-        nn.init.normal_(layer.weight, std=0.02, generator=generator)
-        nn.init.zeros_(layer.bias)
-    return CVCModel(config, embedder)
-
-
 def build(config: CVCConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> CVCModel:
     """A model to load weights into."""
-    return _model(config, d_a, d_z, 0, torch.zeros(2, d_a))
+    return CVCModel(config, d_a, d_z)
 
 
 def fit(dataset: ZeroShotDataset, config: CVCConfig, seed: int, context: FitContext) -> Fitted:
     """Train on the training rows."""
     config.check()
     rows = TrainingRows.of(dataset, context.device)
-    model = _model(config, dataset.d_a, dataset.d_z, seed, rows.descriptors.cpu()).to(context.device)
+    model = CVCModel(config, dataset.d_a, dataset.d_z, seed, rows.descriptors).to(context.device)
     episodes = Episodes(rows.labels, config.ways, config.batch_size // config.ways, seed)
 
     def loss(features: Tensor, labels: Tensor) -> Tensor:
@@ -162,17 +127,9 @@ def fit(dataset: ZeroShotDataset, config: CVCConfig, seed: int, context: FitCont
         prototypes = prototypes_of(model.embedder, rows.descriptors, classes)
         return F.cross_entropy(model.logits(features, prototypes), targets)
 
-    dot = 'dot products are unbounded: use `logits="cosine"` or lower `lr`'
+    hint = divergence_hint(config.logits)
     history = train(
-        model,
-        loss,
-        rows.features,
-        rows.labels,
-        config,
-        seed=seed,
-        batches=episodes,
-        context=context,
-        hint=dot if config.logits == "dot" else "lower `lr`",
+        model, loss, rows.features, rows.labels, config, seed=seed, context=context, batches=episodes, hint=hint
     )
     return Fitted(model, history)
 
@@ -182,7 +139,7 @@ _PAPER_DECAY = {"AWA1": 1e-4, "AWA2": 1e-3, "CUB": 1e-3, "SUN": 1e-5}
 
 def paper(dataset: ZeroShotDataset) -> CVCConfig:
     """The authors' schedule: a million episodes of 32 classes × 4 rows (AwA1: 16 × 4), the learning rate halved every
-    200,000 (AwA1: 500,000). Other datasets as CUB."""
+    200,000 (AwA1: 500,000). Other datasets use the settings of CUB."""
     benchmark = dataset.benchmark
     ways, drop_at = (16, 0.5) if benchmark == "AWA1" else (32, 0.2)
     rows_per_episode = 4 * min(ways, int(dataset.seen.sum()))
@@ -201,19 +158,14 @@ def paper(dataset: ZeroShotDataset) -> CVCConfig:
 
 
 def reference(dataset: ZeroShotDataset) -> CVCConfig:
-    """A short schedule, its learning rate chosen by validation."""
+    """A short schedule, with the learning rate selected by validation."""
     return CVCConfig(final_relu=dataset.nonnegative)
 
 
-def class_norm(dataset: ZeroShotDataset) -> CVCConfig:
-    """`reference` with class normalization."""
-    return reference(dataset).replace(class_norm=True)
-
-
-RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {
+RECIPES: Recipes = {
     "paper": paper,
     "reference": reference,
-    "class-norm": class_norm,
+    "class-norm": lambda dataset: reference(dataset).replace(class_norm=True),
 }
 SPACE: Space = {
     "lr": Range(2e-4, 2e-3, log=True),

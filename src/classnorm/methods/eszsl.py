@@ -1,13 +1,12 @@
 """ESZSL: a bilinear score between features and descriptors, in closed form (Romera-Paredes & Torr, ICML 2015).
 
-With the features as columns of X, the seen descriptors as columns of S and Y in {−1, 1}:
-V = (X Xᵀ + γ I)⁻¹ X Y Sᵀ (S Sᵀ + λ I)⁻¹. A class scores xᵀ V a.
+With features as columns of X, seen descriptors as columns of S and Y in {−1, 1}:
+V = (X Xᵀ + γ I)⁻¹ X Y Sᵀ (S Sᵀ + λ I)⁻¹. The score of a class is xᵀ V a.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,45 +15,37 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.method import Fitted, Method, MethodConfig, Recipes, TrainingRows
+from classnorm.methods.parts.normalized import NormalizedConfig, NormalizedModel
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, dot_logits
+from classnorm.nn import dot_logits
+from classnorm.settings import require
 from classnorm.training import FitContext
 
 __all__ = ["METHOD", "ESZSLConfig", "ESZSLModel", "Moments", "compatibility"]
 
-_CHUNK = 4096  # rows in float64 at a time
+_CHUNK = 4096  # rows converted to float64 at a time
 
 
 @dataclass(frozen=True, kw_only=True)
-class ESZSLConfig(MethodConfig):
-    """The two penalties and how both sides are normalised."""
+class ESZSLConfig(MethodConfig, NormalizedConfig):
+    """Settings of ESZSL."""
 
     feature_penalty: float = 1e3
-    """γ, added to the diagonal of X Xᵀ. It weighs against the number of training rows, with features of
-    about unit variance."""
+    """γ, added to the diagonal of X Xᵀ. It scales with the number of training rows, for features of unit variance."""
     descriptor_penalty: float = 30.0
-    """λ, added to the diagonal of S Sᵀ. It weighs against the number of seen classes."""
-    feature_normalization: AttributeNormalizationKind = "standardize"
-    """Features: `unit` norm times √d_z, `unit-plain` without the factor, `standardize`, or `none`."""
-    attribute_normalization: AttributeNormalizationKind = "unit"
-    """Descriptors: `unit` norm times √d_a, `unit-plain` without the factor, `standardize`, or `none`."""
+    """λ, added to the diagonal of S Sᵀ. It scales with the number of seen classes."""
 
     def check(self) -> None:
         super().check()
-        for name in ("feature_penalty", "descriptor_penalty"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"{name} is {value}; it must be positive")
+        require(self, positive=["feature_penalty", "descriptor_penalty"])
 
 
-class ESZSLModel(ZeroShotModel):
-    """The matrix V between two normalisations."""
+class ESZSLModel(NormalizedModel):
+    """The matrix V between normalized features and descriptors."""
 
     def __init__(self, config: ESZSLConfig, d_a: int, d_z: int) -> None:
-        super().__init__()
-        self.feature_normalization = AttributeNormalization(d_z, config.feature_normalization)
-        self.attribute_normalization = AttributeNormalization(d_a, config.attribute_normalization)
+        super().__init__(config, d_a, d_z)
         self.matrix = nn.Parameter(torch.zeros(d_z, d_a), requires_grad=False)
 
     def prototypes(self, descriptors: Tensor) -> Tensor:
@@ -68,29 +59,29 @@ class ESZSLModel(ZeroShotModel):
 
 @dataclass(frozen=True)
 class Moments:
-    """All that a least-squares method needs to know of the training rows. In float64, on the CPU."""
+    """Sufficient statistics of the training rows for least squares, in float64 on the CPU."""
 
     gram: Tensor
     """[d_z, d_z], X Xᵀ"""
     sums: Tensor
-    """[n_seen, d_z], the sum of the features of each class"""
+    """[n_seen, d_z], feature sums per class"""
     counts: Tensor
-    """[n_seen], rows of each class"""
+    """[n_seen], rows per class"""
 
     @classmethod
     def of(cls, features: Tensor, labels: Tensor, n_classes: int) -> Self:
-        d_z = features.shape[1]
+        features, labels, d_z = features.cpu(), labels.cpu(), features.shape[1]
         gram = torch.zeros(d_z, d_z, dtype=torch.float64)
         sums = torch.zeros(n_classes, d_z, dtype=torch.float64)
-        for block, index in zip(torch.split(features.cpu(), _CHUNK), torch.split(labels.cpu(), _CHUNK), strict=True):
+        for block, index in zip(torch.split(features, _CHUNK), torch.split(labels, _CHUNK), strict=True):
             rows = block.double()
             gram.addmm_(rows.T, rows)
             sums.index_add_(0, index, rows)
-        return cls(gram, sums, torch.bincount(labels.cpu(), minlength=n_classes).double())
+        return cls(gram, sums, labels.bincount(minlength=n_classes).double())
 
 
 def compatibility(moments: Moments, descriptors: Tensor, feature_penalty: float, descriptor_penalty: float) -> Tensor:
-    """V, [d_z, d_a] in float64, of descriptors [n_seen, d_a]."""
+    """V, [d_z, d_a] in float64, for descriptors [n_seen, d_a]."""
     table = descriptors.cpu().double()
     signed = 2.0 * moments.sums - moments.sums.sum(dim=0)  # (X Y)ᵀ, [n_seen, d_z]: +1 for the class, −1 for the others
     left = _solve(moments.gram, feature_penalty, signed.T @ table, "feature_penalty")
@@ -101,7 +92,7 @@ def _solve(gram: Tensor, penalty: float, right: Tensor, name: str) -> Tensor:
     """(gram + penalty · I)⁻¹ right, by Cholesky."""
     factor, failed = torch.linalg.cholesky_ex(gram + penalty * torch.eye(len(gram), dtype=gram.dtype))
     if failed:
-        raise ConfigError(f"{name} is {penalty:g}, lost beside a matrix of trace {float(gram.trace()):.3g}; raise it")
+        raise ConfigError(f"{name} is {penalty:g}, too small for a matrix of trace {float(gram.trace()):.3g}; raise it")
     return torch.cholesky_solve(right, factor)
 
 
@@ -111,23 +102,20 @@ def build(config: ESZSLConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]
 
 
 def fit(dataset: ZeroShotDataset, config: ESZSLConfig, seed: int, context: FitContext) -> Fitted:
-    """Solve for V on the CPU; the seed has no part in it."""
+    """Solve for V on the CPU; the seed has no effect."""
     config.check()
     rows = TrainingRows.of(dataset, torch.device("cpu"))
     model = ESZSLModel(config, dataset.d_a, dataset.d_z)
-    model.feature_normalization.fit(rows.features)
-    model.attribute_normalization.fit(rows.descriptors)
-    moments = Moments.of(model.feature_normalization(rows.features), rows.labels, len(rows.descriptors))
-    descriptors = model.attribute_normalization(rows.descriptors)
+    features, descriptors = model.fit_normalization(rows)
+    moments = Moments.of(features, rows.labels, len(descriptors))
     with torch.no_grad():
         model.matrix.copy_(compatibility(moments, descriptors, config.feature_penalty, config.descriptor_penalty))
     return Fitted(model.to(context.device).eval(), [])
 
 
 def paper(dataset: ZeroShotDataset) -> ESZSLConfig:
-    """Features as they come, descriptors of unit norm. The publication picks both penalties from 10⁻³, …, 10³ by
-    validation; these are the ones for CUB. They depend on the length of the features and the size of the data, so other
-    data needs `classnorm search`."""
+    """Raw features, descriptors of unit norm. The publication selects both penalties from 10⁻³, …, 10³ by validation;
+    these are the values for CUB. They depend on the feature norms and the dataset size: search them for other data."""
     return ESZSLConfig(
         feature_penalty=100.0,
         descriptor_penalty=0.1,
@@ -137,12 +125,12 @@ def paper(dataset: ZeroShotDataset) -> ESZSLConfig:
 
 
 def reference(dataset: ZeroShotDataset) -> ESZSLConfig:
-    """Standardized features, descriptors of unit norm, and penalties in proportion to the rows and classes they weigh
-    against: 1 a training row and 0.5 a seen class, found on validation splits of CUB."""
+    """Standardized features, descriptors of unit norm, and penalties of 1 per training row and 0.5 per seen class,
+    selected on validation splits of CUB."""
     return ESZSLConfig(feature_penalty=1.0 * len(dataset.split.train), descriptor_penalty=0.5 * int(dataset.seen.sum()))
 
 
-RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
+RECIPES: Recipes = {"paper": paper, "reference": reference}
 SPACE: Space = {
     "feature_penalty": Range(1e2, 1e5, log=True),
     "descriptor_penalty": Range(1.0, 1e3, log=True),

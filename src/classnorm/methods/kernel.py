@@ -1,22 +1,21 @@
 """Kernel prototypes: ridge regression from descriptors to class means in a well-conditioned feature space.
 
-1. Features get a geometry: a power, centring, partial whitening, unit length (`nn.FeatureGeometry`).
-2. Descriptors are centred, divided by a power of their standard deviation and given unit length; a Gaussian kernel
-   with twice the median squared distance of the seen classes as bandwidth compares them.
-3. Ridge regression in the kernel's feature space gives the prototype of any class, in closed form.
+1. Features are mapped by a power, centring, partial whitening and scaling to unit length (`nn.FeatureGeometry`).
+2. Descriptors are centred, divided by a power of their standard deviation and scaled to unit length. A Gaussian kernel
+   compares them, with twice the median squared distance between seen classes as bandwidth.
+3. Ridge regression in the kernel's feature space gives the prototype of any class in closed form.
 4. A few epochs of softmax refine the coefficients and a linear map of the features; more overfit to the seen classes.
-5. Hubs are held back: a class that lies near many others would attract their pictures. Prototypes are divided by
-   a little more than their length (regression makes the ones it knows least about short), and each class pays a share
-   of its mean cosine with the class means nearest to it.
+5. Hubs are penalised, as a class close to many others would attract their images. Prototypes are divided by slightly
+   more than their length (regression shrinks those it knows least about), and a share of the mean cosine with the
+   nearest class means is subtracted from the scores of each class.
 
-The kernel's features are those of its eigenbasis over landmarks (all seen classes, or some of them where they are many:
-Nyström), so that every direction is well scaled for the optimizer.
+The kernel's features are the coordinates in its eigenbasis over landmarks (all seen classes, or a sample: Nyström), so
+that every direction is well scaled for the optimizer.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -25,36 +24,36 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.method import Fitted, Method, Recipes, TrainedMethodConfig, TrainingRows, ZeroShotModel
 from classnorm.methods.parts.placement import GeometryConfig, placed_rows, with_hubness
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.nn.geometry import FeatureMoments
-from classnorm.training import FitContext, Schedule, TrainingConfig, train
+from classnorm.nn import FeatureMoments
+from classnorm.settings import require
+from classnorm.training import FitContext, Schedule, train
 
 __all__ = ["METHOD", "DescriptorKernel", "KernelConfig", "KernelModel", "build", "solve"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelConfig(MethodConfig, GeometryConfig, TrainingConfig):
-    """The geometry, the kernel, and how far the closed form is refined. One setting for all data."""
+class KernelConfig(TrainedMethodConfig, GeometryConfig):
+    """Settings of kernel prototypes; the defaults serve all datasets."""
 
     ridge: float = 0.1
-    """Penalty of the regression from descriptors to class means."""
+    """Ridge penalty of the regression from descriptors to class means."""
     spread: float = 0.25
-    """Descriptors are divided by their standard deviation over the seen classes to this power."""
+    """Divide descriptors by their standard deviation over the seen classes to this power."""
     bandwidth: float = 2.0
-    """Of the Gaussian kernel, times the median squared distance of two seen classes."""
+    """Bandwidth of the Gaussian kernel, relative to the median squared distance between seen classes."""
     blocks: str = ""
-    """Sizes of the parts of a descriptor that get kernels of their own, like 312,384 for attributes and text; empty is
-    one kernel for all."""
+    """Sizes of descriptor parts with separate kernels, like 312,384 for attributes and text; empty is one kernel."""
     landmarks: int = 2000
-    """Seen classes that span the kernel's feature space; where there are more, these many are drawn by the seed."""
+    """Largest number of seen classes that span the kernel's feature space; larger sets are sampled by the seed."""
     closed_form: bool = False
-    """Leave out the softmax refinement: nothing is trained."""
+    """Skip the softmax refinement: no training."""
     scale: float = 20.0
-    """Scores of the softmax are this times the cosine."""
+    """Scale of the cosines in the softmax."""
     length: float = 1.3
-    """Prototypes are divided by their length to this power; above 1, classes unlike the seen ones gain."""
+    """Divide prototypes by their length to this power; above 1 favours classes unlike the seen ones."""
     map_rate: float = 0.1
     """Learning rate of the linear map of the features, relative to `lr`."""
     epochs: int = 3
@@ -62,28 +61,17 @@ class KernelConfig(MethodConfig, GeometryConfig, TrainingConfig):
     lr: float = 3e-3
     """Learning rate of the coefficients."""
     weight_decay: float = 0.0
-    """L2 penalty of the weights."""
     schedule: Schedule = "cosine"
-    """How the learning rate falls: not at all, once by `lr_drop`, again and again by it, or along a cosine to 0."""
     calibration: str = "validation:bias"
-    """validation (scale or bias, whichever is better), validation:scale, validation:bias, validation:grid (the paper's
-    five scales), none, scale:S (seen scores times S), or bias:B (seen scores minus B)."""
 
     def check(self) -> None:
-        MethodConfig.check(self)
+        super().check()
         GeometryConfig.check(self)
-        TrainingConfig.check(self)
-        for name in ("ridge", "bandwidth", "scale"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be positive")
-        for name, high in (("map_rate", 1), ("spread", 1), ("length", 2)):
-            if not 0 <= getattr(self, name) <= high:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must lie between 0 and {high}")
-        if self.landmarks < 2:
-            raise ConfigError(f"landmarks is {self.landmarks}; it must be at least 2")
+        limits = {"map_rate": (0, 1), "spread": (0, 1), "length": (0, 2)}
+        require(self, positive=["ridge", "bandwidth", "scale"], at_least={"landmarks": 2}, between=limits)
 
     def block_sizes(self, d_a: int) -> list[int]:
-        """The parts of a descriptor."""
+        """Sizes of the descriptor parts."""
         try:
             sizes = [int(part) for part in self.blocks.split(",")] if self.blocks else [d_a]
         except ValueError:
@@ -94,7 +82,7 @@ class KernelConfig(MethodConfig, GeometryConfig, TrainingConfig):
 
 
 class DescriptorKernel(nn.Module):
-    """Descriptors → features of a Gaussian kernel, a mean of one kernel per block."""
+    """Descriptors → features of a Gaussian kernel, the mean of one kernel per block."""
 
     center: Tensor
     spread: Tensor
@@ -114,38 +102,36 @@ class DescriptorKernel(nn.Module):
 
     @classmethod
     def fit(cls, descriptors: Tensor, config: KernelConfig, seed: int) -> DescriptorKernel:
-        """On the descriptors [n_seen, d_a] of the seen classes."""
+        """A kernel fitted on the descriptors [n_seen, d_a] of the seen classes."""
         n, d_a = descriptors.shape
-        chosen = torch.arange(n)
+        classes = torch.arange(n)
         if n > config.landmarks:
-            chosen = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[: config.landmarks].sort().values
+            classes = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[: config.landmarks].sort().values
         sizes = config.block_sizes(d_a)
-        kernel = cls(sizes, len(chosen), len(chosen))
+        kernel = cls(sizes, len(classes), len(classes))
         kernel.center.copy_(descriptors.mean(dim=0))
         deviation = descriptors.std(dim=0)
         kernel.spread.copy_(torch.where(deviation > 1e-8, deviation, torch.ones_like(deviation)) ** config.spread)
-        kernel.landmarks.copy_(kernel._placed(descriptors[chosen]))
-        for i, part in enumerate(_blocks(kernel.landmarks, sizes)):
-            pairs = torch.pdist(part.double()).square()
-            median = float(pairs.median())
+        kernel.landmarks.copy_(kernel._placed(descriptors[classes]))
+        for i, part in enumerate(torch.split(kernel.landmarks, sizes, dim=1)):
+            median = float(torch.pdist(part.double()).square().median())
             kernel.bandwidths[i] = config.bandwidth * (median if median > 1e-8 else 1.0)
-        gram = kernel._gram(kernel.landmarks.double())
-        values, vectors = torch.linalg.eigh(gram)
-        kept = values > 1e-7 * values[-1]
-        kernel.basis = (vectors[:, kept] * values[kept].rsqrt()).to(kernel.center.dtype)
+        values, vectors = torch.linalg.eigh(kernel._gram(kernel.landmarks.double()))
+        stable = values > 1e-7 * values[-1]
+        kernel.basis = (vectors[:, stable] * values[stable].rsqrt()).to(kernel.center.dtype)
         return kernel
 
     def _placed(self, descriptors: Tensor) -> Tensor:
         """Centred, divided by a power of the deviation, each block of unit length."""
-        parts = _blocks((descriptors - self.center) / self.spread, self.sizes)
+        parts = torch.split((descriptors - self.center) / self.spread, self.sizes, dim=1)
         return torch.cat([F.normalize(part, dim=1) for part in parts], dim=1)
 
     def _gram(self, placed: Tensor) -> Tensor:
-        """[n, n_landmarks], the mean of the blocks' kernels."""
+        """[n, n_landmarks], the mean over the blocks."""
         landmarks = self.landmarks.to(placed.dtype)
         total = torch.zeros(len(placed), len(landmarks), dtype=placed.dtype, device=placed.device)
-        blocks = zip(_blocks(placed, self.sizes), _blocks(landmarks, self.sizes), self.bandwidths, strict=True)
-        for rows, marks, bandwidth in blocks:
+        blocks = (torch.split(table, self.sizes, dim=1) for table in (placed, landmarks))
+        for rows, marks, bandwidth in zip(*blocks, self.bandwidths, strict=True):
             squared = (2.0 - 2.0 * rows @ marks.T).clamp(min=0.0)  # both sides have unit length
             total += torch.exp(-squared / bandwidth.to(placed.dtype))
         return total / len(self.sizes)
@@ -155,14 +141,8 @@ class DescriptorKernel(nn.Module):
         return self._gram(self._placed(descriptors)) @ self.basis
 
 
-def _blocks(table: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:
-    """The parts of each row."""
-    parts: tuple[Tensor, ...] = torch.split(table, sizes, dim=1)
-    return parts
-
-
 class KernelModel(ZeroShotModel):
-    """Geometry, kernel, the coefficients between them, and a linear map of the features that starts as the identity."""
+    """Geometry, kernel, the coefficients between them, and a linear map of the features, initially the identity."""
 
     means: Tensor
 
@@ -173,12 +153,12 @@ class KernelModel(ZeroShotModel):
         k = self.geometry.projection.shape[1]
         self.coefficients = nn.Parameter(torch.zeros(kernel.basis.shape[1], k))
         self.map = nn.Parameter(torch.zeros(k, k))
-        self.register_buffer("means", torch.zeros(n_seen, k))  # of the seen classes, placed
+        self.register_buffer("means", torch.zeros(n_seen, k))  # of the seen classes, after the geometry
         self.map_rate, self.scale = config.map_rate, config.scale
         self.length, self.hubness = config.length, config.hubness
 
     def prototypes(self, descriptors: Tensor) -> Tensor:
-        """[n_classes, d_a] → [n_classes, k + 1]; the last number is what the class pays for being a hub."""
+        """[n_classes, d_a] → [n_classes, k + 1]; the last column is the hubness penalty."""
         raw = self.kernel(descriptors) @ self.coefficients
         length = raw.norm(dim=1, keepdim=True).clamp(min=1e-12)
         return with_hubness(raw / length**self.length, self.mapped(self.means), self.hubness)
@@ -188,19 +168,19 @@ class KernelModel(ZeroShotModel):
         return torch.addmm(self.scale * prototypes[:, -1], placed, prototypes[:, :-1].T)  # one pass over the scores
 
     def mapped(self, placed: Tensor) -> Tensor:
-        """Placed features through the linear map, of unit length again. Adam steps are as long in every weight: the
-        factor makes those of the map shorter."""
+        """The linear map of placed features, scaled back to unit length. Adam takes equal steps in every weight; the
+        factor shortens those of the map."""
         return F.normalize(placed + self.map_rate * placed @ self.map, dim=1)
 
 
 def build(config: KernelConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> KernelModel:
-    """A model to load weights into; they know the number of landmarks."""
+    """A model to load weights into."""
     kernel = DescriptorKernel(config.block_sizes(d_a), *weights["kernel.basis"].shape)
     return KernelModel(config, d_z, kernel, len(weights["means"]))
 
 
 def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitContext) -> Fitted:
-    """The closed form, and a few epochs from there."""
+    """Solve the closed form, then refine it for a few epochs."""
     config.check()
     rows = TrainingRows.of(dataset, torch.device("cpu"))
     moments = FeatureMoments(dataset.d_z, config.power, len(rows.descriptors)).update(rows.features, rows.labels)
@@ -214,26 +194,18 @@ def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitC
         prototypes = F.normalize(features @ model.coefficients, dim=1)
         return F.cross_entropy(config.scale * model.mapped(batch) @ prototypes.T, labels)
 
-    history = train(
-        model,
-        loss,
-        placed,
-        rows.labels.to(context.device),
-        config,
-        seed=seed,
-        context=context,
-    )
-    return Fitted(model, history)
+    labels = rows.labels.to(context.device)
+    return Fitted(model, train(model, loss, placed, labels, config, seed=seed, context=context))
 
 
 @torch.no_grad()
 def solve(config: KernelConfig, descriptors: Tensor, moments: FeatureMoments, seed: int) -> KernelModel:
-    """The closed form, from what adds up over rows.
+    """The closed-form model.
 
     Args:
         descriptors: [n_seen, d_a]
-        moments: of the training rows of these classes.
-        seed: of the landmarks, where there are more classes.
+        moments: moments of the training rows of these classes.
+        seed: seed of the landmarks, if they are sampled.
     """
     kernel = DescriptorKernel.fit(descriptors, config, seed)
     means = moments.class_means.to(kernel.center.dtype)
@@ -252,19 +224,9 @@ def ridge(features: Tensor, targets: Tensor, penalty: float) -> Tensor:
     return solution.to(features.dtype)
 
 
-def reference(dataset: ZeroShotDataset) -> KernelConfig:
-    """One setting for all data."""
-    return KernelConfig()
-
-
-def closed_form(dataset: ZeroShotDataset) -> KernelConfig:
-    """Without the softmax refinement."""
-    return KernelConfig(closed_form=True)
-
-
-RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {
-    "reference": reference,
-    "closed-form": closed_form,
+RECIPES: Recipes = {
+    "reference": lambda dataset: KernelConfig(),
+    "closed-form": lambda dataset: KernelConfig(closed_form=True),
 }
 SPACE: Space = {
     "power": Range(0.3, 1.0),

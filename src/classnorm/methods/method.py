@@ -1,4 +1,4 @@
-"""What a method is: a typed config, a model that can be rebuilt from it, and a `fit`."""
+"""The method contract: a typed config, a model that can be rebuilt from it, and a `fit` function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from classnorm.errors import ConfigError, unknown_name
 from classnorm.files import digest
 from classnorm.methods.space import Range, Space
 from classnorm.metrics import Calibration
-from classnorm.training import FitContext, History
+from classnorm.training import FitContext, History, TrainingConfig
 
 __all__ = [
     "VALIDATED",
@@ -27,6 +27,8 @@ __all__ = [
     "Fitted",
     "Method",
     "MethodConfig",
+    "Recipes",
+    "TrainedMethodConfig",
     "TrainingRows",
     "ZeroShotModel",
 ]
@@ -38,23 +40,23 @@ VALIDATED: dict[str, Literal["any", "scale", "bias", "grid"]] = {
     "validation:bias": "bias",
     "validation:grid": "grid",
 }
-"""Calibrations that validation chooses, and what it chooses from."""
+"""Calibrations selected by validation → the candidates."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodConfig:
-    """What every method has: how its seen scores are calibrated, and on what."""
+    """Settings of every method: the calibration of seen scores and its validation splits."""
 
     calibration: str = "validation"
-    """validation (scale or bias, whichever is better), validation:scale, validation:bias, validation:grid (the paper's
-    five scales), none, scale:S (seen scores times S), or bias:B (seen scores minus B)."""
+    """validation (the better of scale and bias), validation:scale, validation:bias, validation:grid (the paper's five
+    scales), none, scale:S (seen scores times S), or bias:B (seen scores minus B)."""
     validation: SplitKind = "matched"
-    """Validation splits: `matched` holds out the dataset's own share of classes, `paper` 10 % of them."""
+    """Validation splits: `matched` holds out the dataset's share of unseen classes, `paper` 10 % of the seen ones."""
     validation_splits: int = 2
-    """Validation splits to average over; each costs one more training."""
+    """Validation splits to average over; each costs one more training run."""
 
     def check(self) -> None:
-        """Raise a `ConfigError` for a value that cannot work."""
+        """Raise a `ConfigError` for an invalid value."""
         if self.calibration not in VALIDATED:
             Calibration.parse(self.calibration)
         elif self.validation_splits < 1:
@@ -73,8 +75,17 @@ class MethodConfig:
         return dataclasses.asdict(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainedMethodConfig(MethodConfig, TrainingConfig):
+    """Settings of a method that the training loop trains."""
+
+    def check(self) -> None:
+        MethodConfig.check(self)
+        TrainingConfig.check(self)
+
+
 def _as_type(name: str, value: Any, hint: Any) -> Any:
-    """`value` if it fits the annotation; whole numbers pass for floats."""
+    """`value` if it matches the annotation; integers pass for floats."""
     options = typing.get_args(hint) if typing.get_origin(hint) is not None else (hint,)
     if typing.get_origin(hint) is typing.Literal:
         if value in options:
@@ -93,11 +104,11 @@ def _as_type(name: str, value: Any, hint: Any) -> Any:
 
 
 class ZeroShotModel(nn.Module, ABC):
-    """Scores classes by their descriptors, in two steps, so that prototypes are computed once."""
+    """Scores classes by their descriptors in two steps, so that prototypes are computed once."""
 
     @abstractmethod
     def prototypes(self, descriptors: Tensor) -> Tensor:
-        """[n_classes, d_a] → [n_classes, d], whatever the method keeps of a class."""
+        """[n_classes, d_a] → [n_classes, d], the method's representation of each class."""
 
     @abstractmethod
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
@@ -106,7 +117,7 @@ class ZeroShotModel(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained model and how its training went."""
+    """A trained model and its training history."""
 
     model: ZeroShotModel
     history: History
@@ -114,12 +125,12 @@ class Fitted:
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The training rows as tensors: what a fit may look at."""
+    """The training rows as tensors, the only data a fit may use."""
 
     features: Tensor
     """[n, d_z], float32"""
     labels: Tensor
-    """[n], positions among the seen classes"""
+    """[n], indices into the seen classes"""
     descriptors: Tensor
     """[n_seen, d_a] of the seen classes"""
 
@@ -133,30 +144,33 @@ class TrainingRows:
         return cls(features.to(device), labels.to(device), torch.from_numpy(dataset.descriptors[seen]).to(device))
 
 
+Recipes = Mapping[str, Callable[[ZeroShotDataset], MethodConfig]]
+
+
 class Fit(Protocol):
     def __call__(self, dataset: ZeroShotDataset, config: Any, seed: int, context: FitContext) -> Fitted: ...
 
 
 @dataclass(frozen=True)
 class Method:
-    """An entry of the registry."""
+    """A method as the registry holds it."""
 
     config: type[MethodConfig]
-    recipes: Mapping[str, Callable[[ZeroShotDataset], MethodConfig]]
-    """Presets by name; some depend on which benchmark the dataset is."""
+    recipes: Recipes
+    """Presets by name; they may depend on the dataset."""
     build: Callable[[Any, int, int, Mapping[str, Tensor]], ZeroShotModel]
-    """(config, d_a, d_z, weights) → a model into which the saved weights can be loaded; they tell sizes that the config
-    does not, like the number of seen classes."""
+    """(config, d_a, d_z, weights) → a model to load the saved weights into. Their shapes provide sizes that the config
+    lacks, like the number of seen classes."""
     fit: Fit
     space: Space = field(default_factory=dict)
-    """Settings that a search varies, and between what."""
+    """Settings that a search varies, with their ranges."""
     grid: Space = field(default_factory=dict)
-    """The values of a grid search; three of each range of `space` unless given."""
+    """Values for a grid search; by default three of each range in `space`."""
     name: str = ""
-    """Its name in the registry; `method_named` fills it in."""
+    """Name in the registry, set by `method_named`."""
 
     def search_space(self, sampler: Literal["tpe", "grid"]) -> Space:
-        """What a search varies unless told otherwise."""
+        """The default search space of a sampler."""
         if sampler == "tpe":
             return self.space
         return self.grid or {n: v.values() if isinstance(v, Range) else v for n, v in self.space.items()}
@@ -164,7 +178,7 @@ class Method:
 
 @dataclass(frozen=True)
 class FitJob:
-    """A method with its settings and seed on a dataset: everything that decides the weights of a model."""
+    """A dataset, a method, its settings and a seed: everything that determines the weights of a model."""
 
     dataset: ZeroShotDataset
     method: Method
@@ -173,7 +187,7 @@ class FitJob:
 
     @cached_property
     def key(self) -> str:
-        """Identifies the weights; a calibration does not change them."""
+        """Identifies the weights, which the calibration does not affect."""
         calibration = {field.name for field in dataclasses.fields(MethodConfig)}
         settings = {name: value for name, value in self.config.as_dict().items() if name not in calibration}
         return digest([self.dataset.checksum, self.method.name, settings, self.seed])
@@ -182,5 +196,5 @@ class FitJob:
         return self.method.fit(self.dataset, self.config, self.seed, replace(context, key=self.key))
 
     def validation(self, split: int) -> FitJob:
-        """The same on a validation split of the training rows."""
+        """The same job on a validation split of the training rows."""
         return replace(self, dataset=validation_dataset(self.dataset, self.config.validation, split))

@@ -1,4 +1,4 @@
-"""RelationNet: a network that is told a prototype and a feature, and learns how well they go together.
+"""RelationNet: a network that learns to score pairs of prototypes and features.
 
 Sung, Yang, Zhang, Xiang, Torr, Hospedales: Learning to Compare: Relation Network for Few-Shot Learning, CVPR 2018.
 """
@@ -6,7 +6,7 @@ Sung, Yang, Zhang, Xiang, Torr, Hospedales: Learning to Compare: Relation Networ
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -14,73 +14,66 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.errors import ConfigError
-from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
-from classnorm.methods.parts.episode import classes_of, prototypes_of
+from classnorm.methods.method import Fitted, Method, Recipes, TrainingRows
+from classnorm.methods.parts.embedding import EmbedderModel
+from classnorm.methods.parts.episode import EpisodeConfig, classes_of, prototypes_of
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.nn import AttributeEmbedder, AttributeNormalizationKind, initialize_
-from classnorm.training import FitContext, Schedule, TrainingConfig, train
+from classnorm.nn import initialize_
+from classnorm.settings import require
+from classnorm.training import FitContext, train
 
 __all__ = ["METHOD", "RelationNetConfig", "RelationNetModel", "base_rate_logit", "relation_loss"]
 
-_CHUNK = 1 << 22  # numbers of the pairwise tensor held together in evaluation: 16 MB, which a cache still serves
+_CHUNK = 1 << 22  # elements of the pairwise tensor at a time in evaluation: 16 MB, which fits a cache
 
 
 @dataclass(frozen=True, kw_only=True)
-class RelationNetConfig(MethodConfig, TrainingConfig):
-    """The publication's two networks. The defaults are the `reference` recipe."""
+class RelationNetConfig(EpisodeConfig):
+    """Settings of RelationNet. The defaults are the recipe `reference`."""
 
     epochs: int = 10
-    """Passes over the training rows; the model of the last one is the result."""
     batch_size: int = 32
-    """Rows per step; they compete with one another's classes."""
+    """Rows per step; each is scored against the classes of the batch."""
     lr: float = 3e-4
-    """Learning rate."""
     weight_decay: float = 1e-5
-    """L2 penalty of the weights of the attribute network; the relation network has none."""
-    schedule: Schedule = "cosine"
-    """How the learning rate falls: not at all, once by `lr_drop`, again and again by it, or along a cosine to 0."""
-    hidden: int = 1200
-    """Width of the attribute network."""
+    """L2 penalty of the embedder's weights; the relation network has none."""
     relation_hidden: int = 1200
     """Width of the relation network."""
-    attribute_normalization: AttributeNormalizationKind = "unit"
-    """Descriptors: `unit` norm times √d_a, `unit-plain` without the factor, `standardize`, or `none`."""
     start_at_base_rate: bool = True
-    """Start the last bias where the scores equal the share of matching pairs, instead of near 0.5: the training skips a
-    plateau of many epochs, in which it only finds out that most pairs do not match."""
-    class_norm: bool = False
-    """Class standardization before the last layer of the attribute network, and proper variance for that layer."""
+    """Start the last bias so that the scores equal the share of matching pairs instead of about 0.5. This skips a
+    plateau of many epochs that only learns that most pairs do not match."""
 
     def check(self) -> None:
-        MethodConfig.check(self)
-        TrainingConfig.check(self)
-        for name in ("hidden", "relation_hidden"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        super().check()
+        require(self, at_least={"relation_hidden": 1})
 
 
-class RelationNetModel(ZeroShotModel):
-    r"""Attribute network :math:`p = f(a)` and relation network :math:`w^\top \mathrm{ReLU}(W [p; z] + b) + b'`.
+class RelationNetModel(EmbedderModel):
+    r"""Embedder :math:`p = f(a)` and relation network :math:`w^\top \mathrm{ReLU}(W [p; z] + b) + b'`.
 
-    :math:`W [p; z] = W_p p + W_z z`, so each half is computed once for each class and each row, and only their sum is
+    :math:`W [p; z] = W_p p + W_z z`, so each half is computed once per class and once per row; only their sum is
     pairwise.
     """
 
-    def __init__(self, config: RelationNetConfig, d_a: int, d_z: int, embedder: AttributeEmbedder) -> None:
-        super().__init__()
-        self.embedder = embedder
+    def __init__(
+        self, config: RelationNetConfig, d_a: int, d_z: int, seed: int = 0, descriptors: Tensor | None = None
+    ) -> None:
+        super().__init__(config, d_a, d_z, seed, descriptors, class_norm=config.class_norm)
         self.of_prototype = nn.Linear(d_z, config.relation_hidden)  # W_p and b
         self.of_feature = nn.Linear(d_z, config.relation_hidden, bias=False)  # W_z
         self.output = nn.Linear(config.relation_hidden, 1)
-
-    def prototypes(self, descriptors: Tensor) -> Tensor:
-        result: Tensor = self.embedder(descriptors)
-        return result
+        generator = torch.Generator().manual_seed(seed + 1)
+        # One layer over the concatenation, initialised as PyTorch does, with the fan-in of both halves.
+        layer = initialize_(nn.Linear(2 * d_z, config.relation_hidden), "torch", generator=generator)
+        with torch.no_grad():
+            self.of_prototype.weight.copy_(layer.weight[:, :d_z])
+            self.of_feature.weight.copy_(layer.weight[:, d_z:])
+            self.of_prototype.bias.copy_(layer.bias)
+        initialize_(self.output, "torch", generator=generator)
 
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
-        """Relation scores before the sigmoid: the same ranking, without its ties near 0 and 1, and on a scale on which
-        a calibration bias means the same everywhere."""
+        """Relation scores before the sigmoid: the same ranking without ties near 0 and 1, on a scale where a
+        calibration bias has the same effect everywhere."""
         classes = self.of_prototype(prototypes)  # [n_classes, h]
         if torch.is_grad_enabled():
             return self._relate(self.of_feature(features), classes)
@@ -101,36 +94,12 @@ class RelationNetModel(ZeroShotModel):
 
 
 def relation_loss(scores: Tensor, targets: Tensor) -> Tensor:
-    """Mean squared error of sigmoid relation scores [b, n] against the one-hot of the targets [b]."""
+    """Mean squared error of the sigmoid of scores [b, n] against one-hot targets [b]."""
     return F.mse_loss(scores.sigmoid(), F.one_hot(targets, scores.shape[1]).to(scores))
 
 
-def _model(config: RelationNetConfig, d_a: int, d_z: int, seed: int, descriptors: Tensor) -> RelationNetModel:
-    embedder = AttributeEmbedder(
-        d_a,
-        d_z,
-        layers=2,
-        hidden=config.hidden,
-        attribute_normalization=config.attribute_normalization,
-        normalization="class" if config.class_norm else "none",
-        init="proper" if config.class_norm else "torch",
-        seed=seed,
-        descriptors=descriptors,
-    )
-    model = RelationNetModel(config, d_a, d_z, embedder)
-    generator = torch.Generator().manual_seed(seed + 1)
-    # One layer over the concatenation: PyTorch's own initialisation, with the fan-in of both halves.
-    whole = initialize_(nn.Linear(2 * d_z, config.relation_hidden), "torch", generator=generator)
-    with torch.no_grad():
-        model.of_prototype.weight.copy_(whole.weight[:, :d_z])
-        model.of_feature.weight.copy_(whole.weight[:, d_z:])
-        model.of_prototype.bias.copy_(whole.bias)
-    initialize_(model.output, "torch", generator=generator)
-    return model
-
-
 def base_rate_logit(labels: Tensor, batch_size: int) -> float:
-    """Logit of the share of matching (row, class) pairs in a random batch: one in as many as it has classes.
+    """Logit of the share of matching (row, class) pairs in a random batch, 1 over its number of classes.
 
     >>> round(base_rate_logit(torch.arange(10), batch_size=10_000), 3)  # −log 9
     -2.197
@@ -142,14 +111,14 @@ def base_rate_logit(labels: Tensor, batch_size: int) -> float:
 
 def build(config: RelationNetConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> RelationNetModel:
     """A model to load weights into."""
-    return _model(config, d_a, d_z, 0, torch.zeros(2, d_a))
+    return RelationNetModel(config, d_a, d_z)
 
 
 def fit(dataset: ZeroShotDataset, config: RelationNetConfig, seed: int, context: FitContext) -> Fitted:
     """Train on the training rows."""
     config.check()
     rows = TrainingRows.of(dataset, context.device)
-    model = _model(config, dataset.d_a, dataset.d_z, seed, rows.descriptors.cpu())
+    model = RelationNetModel(config, dataset.d_a, dataset.d_z, seed, rows.descriptors)
     if config.start_at_base_rate:
         nn.init.constant_(model.output.bias, base_rate_logit(rows.labels.cpu(), config.batch_size))
     model.to(context.device)
@@ -159,28 +128,19 @@ def fit(dataset: ZeroShotDataset, config: RelationNetConfig, seed: int, context:
         scores = model.logits(features, prototypes_of(model.embedder, rows.descriptors, classes))
         return relation_loss(scores, targets)
 
-    history = train(
-        model,
-        loss,
-        rows.features,
-        rows.labels,
-        config,
-        seed=seed,
-        no_decay=[p for name, p in model.named_parameters() if not name.startswith("embedder.")],
-        context=context,
-    )
+    no_decay = [p for name, p in model.named_parameters() if not name.startswith("embedder.")]
+    history = train(model, loss, rows.features, rows.labels, config, seed=seed, context=context, no_decay=no_decay)
     return Fitted(model, history)
 
 
 def paper(dataset: ZeroShotDataset) -> RelationNetConfig:
-    """The publication's schedule: 200,000 steps and widths 1200 (AwA and other small sets of classes: 500,000 steps,
-    widths 1024 and 400), the learning rate halved every 30,000."""
+    """The published schedule: 200,000 steps and widths of 1200 (AwA and other datasets of up to 100 classes: 500,000
+    steps, widths 1024 and 400), the learning rate halved every 30,000 steps."""
     benchmark = dataset.benchmark
     small = benchmark in ("AWA1", "AWA2") or (benchmark is None and dataset.n_classes <= 100)
     steps = 500_000 if small else 200_000
-    steps_per_epoch = -(-len(dataset.split.train) // 32)
     return RelationNetConfig(
-        epochs=max(1, round(steps / steps_per_epoch)),
+        epochs=max(1, round(steps / -(-len(dataset.split.train) // 32))),
         lr=1e-5,
         schedule="steps",
         lr_drop=0.5,
@@ -193,20 +153,14 @@ def paper(dataset: ZeroShotDataset) -> RelationNetConfig:
 
 
 def reference(dataset: ZeroShotDataset) -> RelationNetConfig:
-    """A short schedule with the better of two learning rates on validation. More epochs still help, with class
-    normalization and without."""
+    """A short schedule, with the better of two learning rates on validation; more epochs still help."""
     return RelationNetConfig()
 
 
-def class_norm(dataset: ZeroShotDataset) -> RelationNetConfig:
-    """`reference` with class normalization."""
-    return reference(dataset).replace(class_norm=True)
-
-
-RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {
+RECIPES: Recipes = {
     "paper": paper,
     "reference": reference,
-    "class-norm": class_norm,
+    "class-norm": lambda dataset: reference(dataset).replace(class_norm=True),
 }
 SPACE: Space = {
     "lr": Range(1e-4, 2e-3, log=True),

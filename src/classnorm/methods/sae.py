@@ -1,13 +1,12 @@
 """SAE: a linear autoencoder whose code is the descriptor (Kodirov, Xiang & Gong, CVPR 2017).
 
-With the features as columns of X and the descriptor of each row as columns of S, minimise ‖X − Wᵀ S‖² + λ ‖W X − S‖².
+With features as columns of X and their descriptors as columns of S, minimise ‖X − Wᵀ S‖² + λ ‖W X − S‖².
 The minimum solves the Sylvester equation S Sᵀ W + λ W X Xᵀ = (1 + λ) S Xᵀ.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,43 +14,37 @@ import torch
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.errors import ConfigError
 from classnorm.methods.eszsl import Moments
-from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.method import Fitted, Method, MethodConfig, Recipes, TrainingRows
+from classnorm.methods.parts.normalized import NormalizedConfig, NormalizedModel
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, cosine_logits
+from classnorm.nn import cosine_logits
+from classnorm.settings import require
 from classnorm.training import FitContext
 
 __all__ = ["METHOD", "SAEConfig", "SAEModel", "encoder"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SAEConfig(MethodConfig):
-    """The weight of the encoder, the side on which classes are compared, and how both sides are normalised."""
+class SAEConfig(MethodConfig, NormalizedConfig):
+    """Settings of SAE."""
 
     encoder_weight: float = 0.1
-    """λ, the weight of the encoding error ‖W X − S‖² beside the decoding error ‖X − Wᵀ S‖²."""
+    """λ, the weight of the encoding error ‖W X − S‖² relative to the decoding error ‖X − Wᵀ S‖²."""
     score_in: Literal["feature", "descriptor"] = "feature"
     """Compare by cosine in `feature` space (decoded descriptors) or in `descriptor` space (encoded features)."""
-    feature_normalization: AttributeNormalizationKind = "standardize"
-    """Features: `unit` norm times √d_z, `unit-plain` without the factor, `standardize`, or `none`."""
-    attribute_normalization: AttributeNormalizationKind = "unit"
-    """Descriptors: `unit` norm times √d_a, `unit-plain` without the factor, `standardize`, or `none`."""
 
     def check(self) -> None:
         super().check()
-        if not (math.isfinite(self.encoder_weight) and self.encoder_weight > 0):
-            raise ConfigError(f"encoder_weight is {self.encoder_weight}; it must be positive")
+        require(self, positive=["encoder_weight"])
 
 
-class SAEModel(ZeroShotModel):
+class SAEModel(NormalizedModel):
     """The encoder W, whose transpose decodes."""
 
     def __init__(self, config: SAEConfig, d_a: int, d_z: int) -> None:
-        super().__init__()
+        super().__init__(config, d_a, d_z)
         self.score_in = config.score_in
-        self.feature_normalization = AttributeNormalization(d_z, config.feature_normalization)
-        self.attribute_normalization = AttributeNormalization(d_a, config.attribute_normalization)
         self.encoder = nn.Parameter(torch.zeros(d_a, d_z), requires_grad=False)
 
     def prototypes(self, descriptors: Tensor) -> Tensor:
@@ -67,10 +60,10 @@ class SAEModel(ZeroShotModel):
 
 
 def encoder(moments: Moments, descriptors: Tensor, encoder_weight: float) -> Tensor:
-    """W, [d_a, d_z] in float64, of descriptors [n_seen, d_a].
+    """W, [d_a, d_z] in float64, for descriptors [n_seen, d_a].
 
-    In the eigenvectors of the two symmetric matrices the equation is a division. Where both have no variance (fewer
-    rows or classes than dimensions), W is undetermined and stays zero.
+    In the eigenbases of the two symmetric matrices, the equation is an elementwise division. Where both eigenvalues
+    vanish (fewer rows or classes than dimensions), W is undetermined and set to zero.
     """
     table = descriptors.cpu().double()
     codes, P = torch.linalg.eigh(table.T @ (moments.counts[:, None] * table))  # S Sᵀ
@@ -78,9 +71,8 @@ def encoder(moments: Moments, descriptors: Tensor, encoder_weight: float) -> Ten
     right = (1.0 + encoder_weight) * (P.T @ (table.T @ moments.sums) @ Q)
     divisor = codes[:, None] + encoder_weight * inputs[None, :]
     floor = torch.finfo(torch.float64).eps * max(right.shape) * divisor.max()
-    solved = torch.where(divisor > floor, right / divisor.clamp(min=floor), 0.0)
-    result: Tensor = P @ solved @ Q.T
-    return result
+    solution: Tensor = P @ torch.where(divisor > floor, right / divisor.clamp(min=floor), 0.0) @ Q.T
+    return solution
 
 
 def build(config: SAEConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> SAEModel:
@@ -89,30 +81,29 @@ def build(config: SAEConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) 
 
 
 def fit(dataset: ZeroShotDataset, config: SAEConfig, seed: int, context: FitContext) -> Fitted:
-    """Solve for W on the CPU; the seed has no part in it."""
+    """Solve for W on the CPU; the seed has no effect."""
     config.check()
     rows = TrainingRows.of(dataset, torch.device("cpu"))
     model = SAEModel(config, dataset.d_a, dataset.d_z)
-    model.feature_normalization.fit(rows.features)
-    model.attribute_normalization.fit(rows.descriptors)
-    moments = Moments.of(model.feature_normalization(rows.features), rows.labels, len(rows.descriptors))
+    features, descriptors = model.fit_normalization(rows)
+    moments = Moments.of(features, rows.labels, len(descriptors))
     with torch.no_grad():
-        model.encoder.copy_(encoder(moments, model.attribute_normalization(rows.descriptors), config.encoder_weight))
+        model.encoder.copy_(encoder(moments, descriptors, config.encoder_weight))
     return Fitted(model.to(context.device).eval(), [])
 
 
 def paper(dataset: ZeroShotDataset) -> SAEConfig:
-    """Features as they come, descriptors of unit norm. The publication picks λ for each dataset by validation; this is
-    the one for CUB. It depends on the length of the features, so other ones need `classnorm search`."""
+    """Raw features, descriptors of unit norm. The publication selects λ for each dataset by validation; this is the
+    value for CUB. It depends on the feature norms: search it for other data."""
     return SAEConfig(encoder_weight=1e-3, feature_normalization="none", attribute_normalization="unit-plain")
 
 
 def reference(dataset: ZeroShotDataset) -> SAEConfig:
-    """Standardized features, descriptors of unit norm; λ = 0.1 was found on validation splits of CUB."""
+    """Standardized features, descriptors of unit norm; λ = 0.1 was selected on validation splits of CUB."""
     return SAEConfig()
 
 
-RECIPES: dict[str, Callable[[ZeroShotDataset], MethodConfig]] = {"paper": paper, "reference": reference}
+RECIPES: Recipes = {"paper": paper, "reference": reference}
 SPACE: Space = {
     "encoder_weight": Range(3e-3, 3.0, log=True),
     "attribute_normalization": Choice(("unit", "standardize")),

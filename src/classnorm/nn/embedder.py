@@ -23,9 +23,9 @@ HiddenNormalization = Literal["class", "class-variance", "dynamic", "none"]
 
 
 class AttributeEmbedder(nn.Module):
-    r"""A plain MLP from descriptors to prototypes, with class normalization as options.
+    r"""An MLP from descriptors to prototypes, with optional class normalization.
 
-    Three layers with the defaults are the paper's model:
+    The defaults are the paper's model:
     linear → ReLU → linear → S → ReLU → S → linear (proper variance) → ReLU.
 
     Args:
@@ -33,18 +33,18 @@ class AttributeEmbedder(nn.Module):
         d_z: feature dimension.
         layers: number of linear layers; 1 is the linear model V·a.
         hidden: width of the hidden layers.
-        attribute_normalization: how descriptors are normalised, see `AttributeNormalization`.
-        normalization: what stands before the last layer: ``class`` (equation 9), ``class-variance`` (the authors'
-            release divides by the variance), ``dynamic``, or ``none``. A linear model has no hidden layer to normalise.
+        attribute_normalization: normalization of the descriptors, see `AttributeNormalization`.
+        normalization: layer before the last linear layer: ``class`` (equation 9), ``class-variance`` (divides by the
+            variance, as in the authors' code), ``dynamic``, or ``none``. Ignored for 1 layer.
         standardize_before_relu: with class standardization and 3 or more layers, also before the last hidden ReLU.
-        final_relu: ReLU on the prototypes; right for non-negative (pooled) features, wrong for features of either sign.
-        init: the last layer, see `weight_variance`.
-        hidden_init: the layers before it.
-        attribute_correction: the first layer starts with variance 1/(d_out·d_a) (appendix H).
+        final_relu: ReLU on the prototypes; suits non-negative (pooled) features, not signed ones.
+        init: initialisation of the last layer, see `weight_variance`.
+        hidden_init: initialisation of the other layers.
+        attribute_correction: start the first layer with variance 1/(d_out·d_a) (appendix H).
         init_distribution: uniform or normal.
-        seed: of the initial weights, which do not depend on the device.
-        descriptors: [n_classes, d_a] of the training classes, for ``attribute_normalization="standardize"`` and
-            ``init="data_dependent"``.
+        seed: seed of the initial weights, which do not depend on the device.
+        descriptors: [n_classes, d_a] of the training classes, required by ``attribute_normalization="standardize"``
+            and ``init="data_dependent"``.
 
     Shapes: [n_classes, d_a] → [n_classes, d_z].
 
@@ -103,7 +103,7 @@ class AttributeEmbedder(nn.Module):
     def _initialize(
         self, schemes: list[Initialization], distribution: Distribution, seed: int, descriptors: Tensor | None
     ) -> None:
-        """Draw each layer in order, carrying the training descriptors along for the two-step initialisation."""
+        """Draw the layers in order; ``data_dependent`` needs the training descriptors passed through those before."""
         generator = torch.Generator().manual_seed(seed)
         hidden = self.normalize(descriptors) if "data_dependent" in schemes else None
         remaining = iter(schemes)

@@ -1,7 +1,7 @@
-r"""The geometry of features: a power, centring, and partial whitening along the leading directions.
+"""The geometry of features: a power, centring, and partial whitening along the leading directions.
 
-Pooled features of a convolutional network have a few loud directions and many quiet ones that tell classes apart.
-Full whitening makes all equally loud, noise too; a part of it does better.
+In pooled features of a convolutional network, a few directions of large variance hide the many that discriminate
+classes. Full whitening amplifies noise as well; partial whitening works better.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from scipy.linalg.blas import dsyrk
 from torch import Tensor, nn
 
 from classnorm.errors import ConfigError
+from classnorm.settings import require
 
 __all__ = ["FeatureGeometry", "FeatureMoments"]
 
 
 class FeatureMoments:
-    """Counts and sums per class, and cross-products, of powered features: they add up over any number of batches.
+    """Counts and sums per class, and cross-products, of powered features, accumulated over batches in float64.
 
-    All in float64. Rows without labels are of one class.
+    Rows without labels count as one class.
     """
 
     def __init__(self, d_z: int, power: float = 0.5, n_classes: int = 1) -> None:
@@ -34,17 +35,17 @@ class FeatureMoments:
         """Add rows [n, d_z] with labels [n]."""
         labels = torch.zeros(len(features), dtype=torch.int64) if labels is None else labels.cpu()
         parts = max(1, -(-len(features) // 4096))
-        for block, own in zip(torch.tensor_split(features, parts), torch.tensor_split(labels, parts), strict=True):
+        for block, index in zip(torch.tensor_split(features, parts), torch.tensor_split(labels, parts), strict=True):
             rows = signed_power(block.cpu().double(), self.power)
-            self.counts += torch.bincount(own, minlength=len(self.counts))
-            self.sums.index_add_(0, own, rows)
-            # One triangle is half the work; PyTorch has no product that knows that the other is the same.
+            self.counts += torch.bincount(index, minlength=len(self.counts))
+            self.sums.index_add_(0, index, rows)
+            # BLAS computes one triangle in half the time of a full product; PyTorch does not expose it.
             upper = torch.from_numpy(dsyrk(1.0, rows.numpy().T)).triu()
             self.products += upper + upper.triu(1).T
         return self
 
     def of_classes(self, classes: Tensor) -> FeatureMoments:
-        """The same moments with these classes only, in this order; all others must be without rows."""
+        """The moments of these classes, in this order; the other classes must have no rows."""
         part = FeatureMoments(len(self.products), self.power, 0)
         part.counts, part.sums, part.products = self.counts[classes], self.sums[classes], self.products
         return part
@@ -59,46 +60,46 @@ class FeatureMoments:
 
     @property
     def class_means(self) -> Tensor:
-        """[n_classes, d_z]; zeros for a class without rows."""
+        """[n_classes, d_z], zero for a class without rows."""
         return self.sums / self.counts.clamp(min=1)[:, None]
 
     def covariance(self, within: float = 0.0) -> Tensor:
-        """Of all rows, less the share `within` of the part that lies between classes."""
+        """The covariance of all rows, minus the share `within` of its between-class part."""
         total = self.products / max(1, self.count) - torch.outer(self.mean, self.mean)
         if not within:
             return total
         weights = self.counts.double() / max(1, self.count)
-        apart = (self.class_means - self.mean) * weights.sqrt()[:, None]
-        return total - within * apart.T @ apart
+        offsets = (self.class_means - self.mean) * weights.sqrt()[:, None]
+        return total - within * offsets.T @ offsets
 
 
 def signed_power(features: Tensor, power: float) -> Tensor:
-    """|x|^power with the sign of x.
+    """sign(x)·|x|^power.
 
     >>> signed_power(torch.tensor([4.0, -9.0, 0.0]), 0.5)
     tensor([ 2., -3.,  0.])
     """
     if power == 1.0:
         return features
-    size = features.abs()
-    return features.sign() * (size.sqrt() if power == 0.5 else size**power)
+    magnitude = features.abs()
+    return features.sign() * (magnitude.sqrt() if power == 0.5 else magnitude**power)
 
 
 class FeatureGeometry(nn.Module):
-    r"""Features to better ones, fitted on training rows: :math:`z \mapsto \mathrm{unit}(W^\top (z^{p} - \mu))`.
+    r"""A map of features fitted on training rows: :math:`z \mapsto \mathrm{unit}(W^\top (z^{p} - \mu))`.
 
     The columns of W are the leading eigenvectors of the covariance shrunk toward a multiple of the identity,
-    :math:`(1 - s)\,C + s\,\mathrm{tr}(C)/d\; I`, each times its eigenvalue to the power −`whitening`: 0 rotates
-    only, 0.5 whitens fully. C is the covariance of all rows less the share `within` of its part between classes: 0
-    quiets what varies, 1 what varies inside classes, as linear discriminant analysis does.
+    :math:`(1 - s)\,C + s\,\mathrm{tr}(C)/d\; I`, each times its eigenvalue to the power −`whitening`: 0 only
+    rotates, 0.5 whitens fully. C is the covariance of all rows minus the share `within` of its between-class part; with
+    1 it is the within-class covariance, as in linear discriminant analysis.
 
     Args:
-        d_z: dimension of the features.
-        dimensions: of the result; all of them where features have fewer.
-        power: of each feature, sign kept; 1 leaves them as they are.
-        shrinkage: s.
-        whitening: 0 to 0.5.
-        within: 0 to 1; above 0 the labels of the rows are needed.
+        d_z: feature dimension.
+        dimensions: output dimension k, at most d_z.
+        power: power p of each feature, sign kept.
+        shrinkage: s, from 0 to 1.
+        whitening: from 0 to 0.5.
+        within: from 0 to 1; above 0, fitting requires labels.
 
     Shapes: [n, d_z] → [n, k], unit length.
 
@@ -120,13 +121,10 @@ class FeatureGeometry(nn.Module):
         within: float = 0.0,
     ) -> None:
         super().__init__()
-        shares = (shrinkage, whitening, within)
-        if dimensions < 1 or not power > 0 or not all(0 <= share <= 1 for share in shares):
-            raise ConfigError(
-                f"a geometry cannot have dimensions {dimensions}, power {power}, shrinkage {shrinkage}, whitening "
-                f"{whitening} and within {within}; the first two must be positive, the others lie between 0 and 1"
-            )
-        self.power, self.shrinkage, self.whitening, self.within = power, shrinkage, whitening, within
+        self.dimensions, self.power = dimensions, power
+        self.shrinkage, self.whitening, self.within = shrinkage, whitening, within
+        shares = dict.fromkeys(("shrinkage", "whitening", "within"), (0, 1))
+        require(self, positive=["dimensions", "power"], between=shares)
         self.register_buffer("mean", torch.zeros(d_z))
         self.register_buffer("projection", torch.zeros(d_z, min(dimensions, d_z)))
 
@@ -138,9 +136,9 @@ class FeatureGeometry(nn.Module):
         return self.fit_moments(FeatureMoments(len(self.mean), self.power, n_classes).update(features, labels))
 
     def fit_moments(self, moments: FeatureMoments) -> Self:
-        """Fit on what has been accumulated over batches; the same as on all rows at once."""
+        """Fit on moments accumulated over batches; equivalent to `fit` on all rows."""
         if moments.power != self.power:
-            raise ConfigError(f"the moments are of power {moments.power}, the geometry has {self.power}")
+            raise ConfigError(f"the moments have power {moments.power}, the geometry {self.power}; use the same power")
         covariance = moments.covariance(self.within)
         d_z = len(covariance)
         identity = covariance.trace() / d_z * torch.eye(d_z, dtype=covariance.dtype)
@@ -148,14 +146,13 @@ class FeatureGeometry(nn.Module):
         k = self.projection.shape[1]
         values, vectors = values.flip(0)[:k], vectors.flip(1)[:, :k]
         floor = max(float(values[0]) * 1e-10, 1e-30)
-        scaled = vectors * values.clamp(min=floor) ** -self.whitening
         self.mean.copy_(moments.mean)
-        self.projection.copy_(scaled)
+        self.projection.copy_(vectors * values.clamp(min=floor) ** -self.whitening)
         return self
 
     def forward(self, features: Tensor) -> Tensor:
         return self.place(signed_power(features, self.power))
 
     def place(self, powered: Tensor) -> Tensor:
-        """Of features that have their power already, like the mean of powered rows of a class."""
+        """The map after the power, for features that already have it, like class means of powered rows."""
         return F.normalize((powered - self.mean) @ self.projection, dim=-1)

@@ -1,4 +1,4 @@
-"""Initialisations of a linear layer, by the variance of its weights (equations 8, 10 and appendix H)."""
+"""Initialisations of a linear layer by the variance of its weights (equations 8, 10 and appendix H)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def weight_variance(scheme: Initialization, d_in: int, d_out: int, mean_square_n
     r"""Var[V_ij] of a layer with `d_in` inputs and `d_out` outputs.
 
     ================== ==========================================================================
-    ``proper``         1/(d_out·d_in), equation 10: right for standardized inputs, ‖h‖² = d_in;
+    ``proper``         1/(d_out·d_in), equation 10: for standardized inputs, ‖h‖² = d_in;
                        for a first layer it is the 1/d_a correction of appendix H
     ``xavier``         2/(d_in + d_out)
-    ``xavier_fan_out`` 1/d_out: what statement 2 and dynamic normalization assume
+    ``xavier_fan_out`` 1/d_out, as statement 2 and dynamic normalization assume
     ``kaiming_fan_in`` 2/d_in
     ``kaiming_fan_out`` 2/d_out
-    ``data_dependent`` 1/(d_out·E‖h‖²), equation 8: from the inputs that the layer gets
-    ``torch``          1/(3·d_in), PyTorch's own
+    ``data_dependent`` 1/(d_out·E‖h‖²), equation 8, from the inputs of the layer
+    ``torch``          1/(3·d_in), PyTorch's default
     ================== ==========================================================================
 
     >>> weight_variance("proper", 4, 8)
@@ -37,7 +37,7 @@ def weight_variance(scheme: Initialization, d_in: int, d_out: int, mean_square_n
     """
     if scheme == "data_dependent":
         if not mean_square_norm or not math.isfinite(mean_square_norm):
-            raise ConfigError("init data_dependent needs inputs of non-zero norm; the layer before it gives none")
+            raise ConfigError("init data_dependent needs inputs of finite, non-zero norm; choose another init")
         return 1.0 / (d_out * mean_square_norm)
     variances = {
         "proper": 1.0 / (d_out * d_in),
@@ -58,10 +58,10 @@ def initialize_(
     generator: torch.Generator | None = None,
     inputs: Tensor | None = None,
 ) -> nn.Linear:
-    """Draw the weights of `layer` and zero its bias. ``torch`` draws both as PyTorch does, ±1/√d_in.
+    """Draw the weights of `layer` and zero its bias; ``torch`` draws both from ±1/√d_in, as PyTorch does.
 
     Args:
-        inputs: [n_classes, d_in], what the layer will get; only ``data_dependent`` looks at it.
+        inputs: [n_classes, d_in], sample inputs of the layer; only ``data_dependent`` uses them.
     """
     d_out, d_in = layer.weight.shape
     if scheme == "torch":
@@ -85,7 +85,7 @@ def initialize_(
 def proper_variance_(
     layer: nn.Linear, distribution: Distribution = "uniform", generator: torch.Generator | None = None
 ) -> nn.Linear:
-    r"""The output layer of class normalization, equation 10: Var V = 1/(d_z·d_h), uniform on ±√(3·Var) or normal.
+    """Initialise the output layer of class normalization, equation 10: Var V = 1/(d_z·d_h), uniform or normal.
 
     >>> layer = proper_variance_(nn.Linear(256, 1024))
     >>> bool(abs(layer.weight.var() * 256 * 1024 - 1) < 0.02)

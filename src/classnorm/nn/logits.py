@@ -1,4 +1,4 @@
-"""Normalize+scale: scaled cosine logits and the variance they have at initialisation (equations 1, 4 and 5)."""
+"""Normalize+scale: scaled cosine logits and their variance at initialisation (equations 1, 4 and 5)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["cosine_logits", "dot_logits", "entropy_regularizer", "gamma_for_vari
 def cosine_logits(features: Tensor, prototypes: Tensor, gamma: float | Tensor = 5.0) -> Tensor:
     r"""Normalize+scale, equation 1: :math:`\hat y_c = \gamma^2 \, z^\top p_c / (\|z\| \, \|p_c\|)`.
 
-    Scaling both sides by γ is a softmax temperature of γ². A zero vector has zero logits.
+    A zero vector has zero logits.
 
     Args:
         features: [n, d_z].
         prototypes: [n_classes, d_z].
-        gamma: the scale γ of each side.
+        gamma: scale γ of features and prototypes.
 
     Returns:
         [n, n_classes].
@@ -31,7 +31,7 @@ def cosine_logits(features: Tensor, prototypes: Tensor, gamma: float | Tensor = 
 
 
 def dot_logits(features: Tensor, prototypes: Tensor) -> Tensor:
-    r"""Plain dot products :math:`\hat y_c = z^\top p_c`, the "−NS" rows of the paper. Shapes as `cosine_logits`."""
+    r"""Plain dot products :math:`\hat y_c = z^\top p_c`, the "−NS" rows of the paper. Shapes as in `cosine_logits`."""
     return features @ prototypes.T
 
 
@@ -50,7 +50,7 @@ def logit_variance(gamma: float, d_z: int) -> float:
 
 
 def gamma_for_variance(variance: float, d_z: int) -> float:
-    r"""Equation 5, the γ that gives logits a wanted variance: :math:`\gamma = (\nu (d_z - 2)^2 / d_z)^{1/4}`.
+    r"""Equation 5, the γ for a given logit variance: :math:`\gamma = (\nu (d_z - 2)^2 / d_z)^{1/4}`.
 
     (The paper prints 6.78 for the example below; its own formula gives 6.72.)
 
@@ -58,14 +58,14 @@ def gamma_for_variance(variance: float, d_z: int) -> float:
     6.72
     """
     if variance <= 0:
-        raise ConfigError(f"a logit variance of {variance} cannot be had; ask for a positive one")
+        raise ConfigError(f"the logit variance is {variance}; it must be positive")
     return float((variance / logit_variance(1.0, d_z)) ** 0.25)
 
 
 def entropy_regularizer(logits: Tensor) -> Tensor:
     r"""Entropy regulariser (appendix D), the negative entropy :math:`\sum_c \hat p_c \log \hat p_c`, mean over rows.
 
-    Added to the loss with a positive weight it rewards entropy.
+    Added to the loss with a positive weight, it rewards entropy.
 
     >>> import torch
     >>> entropy_regularizer(torch.zeros(1, 4)).exp()

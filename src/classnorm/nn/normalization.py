@@ -1,4 +1,4 @@
-"""What CN puts between the layers: attribute normalization, class standardization, dynamic normalization."""
+"""Normalization layers: attribute normalization, class standardization, dynamic normalization."""
 
 from __future__ import annotations
 
@@ -11,17 +11,12 @@ from torch import Tensor, nn
 
 from classnorm.errors import ConfigError
 
-__all__ = [
-    "AttributeNormalization",
-    "AttributeNormalizationKind",
-    "ClassStandardization",
-    "DynamicNormalization",
-]
+__all__ = ["AttributeNormalization", "AttributeNormalizationKind", "ClassStandardization", "DynamicNormalization"]
 
 AttributeNormalizationKind = Literal["unit", "unit-plain", "standardize", "none"]
 
-# A running variance below _CONSTANT + (_ROUNDING · mean)² belongs to a column that never varied: the variance of a
-# constant is not 0 in float32, it is the rounding error of the mean.
+# A running variance below _CONSTANT + (_ROUNDING · mean)² means a constant column: in float32 its variance is not 0
+# but the rounding error of the mean.
 _CONSTANT = 1e-10
 _ROUNDING = 1e-6
 
@@ -29,12 +24,12 @@ _ROUNDING = 1e-6
 class AttributeNormalization(nn.Module):
     r"""Attribute normalization, equation 2, and its alternatives.
 
-    - ``unit``: :math:`a_c \mapsto \sqrt{d_a} \, a_c / \|a_c\|_2`. The factor keeps the first layer from starting too
-      small; the authors' release has it.
-    - ``unit-plain``: :math:`a_c \mapsto a_c / \|a_c\|_2`, as the paper's formula stands.
+    - ``unit``: :math:`a_c \mapsto \sqrt{d_a} \, a_c / \|a_c\|_2`. The factor, from the authors' code, keeps the
+      outputs of the first layer from starting too small.
+    - ``unit-plain``: :math:`a_c \mapsto a_c / \|a_c\|_2`, the paper's formula.
     - ``standardize``: zero mean and unit variance over the training classes, per dimension (the "−AN" rows).
-      A dimension that is constant over them becomes zero.
-    - ``none``: as they come.
+      Dimensions that are constant over these classes become zero.
+    - ``none``: unchanged.
     """
 
     mean: Tensor
@@ -48,7 +43,7 @@ class AttributeNormalization(nn.Module):
 
     @torch.no_grad()
     def fit(self, descriptors: Tensor) -> None:
-        """Take the statistics of ``standardize`` from the training classes, [n_classes, d_a]."""
+        """Compute the statistics of ``standardize`` over the training classes, [n_classes, d_a]."""
         self.mean.copy_(descriptors.mean(dim=0))
         self.std.copy_(descriptors.std(dim=0, correction=0))
 
@@ -70,15 +65,15 @@ class AttributeNormalization(nn.Module):
 class ClassStandardization(nn.Module):
     r"""Class standardization, equation 9: :math:`S(h_c) = (h_c - \hat\mu) / \hat\sigma`, over the class axis.
 
-    Like batch normalization without the affine part, but the "batch" is the set of classes, so it does not depend on
-    how many images a step sees. In training the statistics are those of the classes given; in evaluation the running
-    ones, so that a class is embedded the same whatever other classes stand beside it. A column that was constant over
-    the training classes becomes zero, in evaluation too: the layers after it never learnt anything about it.
+    Batch normalization without the affine part, over classes instead of images, so it does not depend on the batch
+    size. Training uses the statistics of the input classes; evaluation uses the running ones, so that the embedding of
+    a class does not depend on the other classes. Columns that are constant over the training classes become zero in
+    evaluation too, since the layers after them learnt nothing about them.
 
     Args:
         d_h: number of columns.
-        divide_by: ``"std"`` as in the equation, or ``"variance"`` as in the authors' release.
-        momentum: weight of the newest statistics in the running ones.
+        divide_by: ``"std"`` as in the equation, or ``"variance"`` as in the authors' code.
+        momentum: weight of new statistics in the running ones.
         eps: added to the variance.
 
     >>> standardize = ClassStandardization(2)
@@ -91,11 +86,7 @@ class ClassStandardization(nn.Module):
     running_var: Tensor
 
     def __init__(
-        self,
-        d_h: int,
-        divide_by: Literal["std", "variance"] = "std",
-        momentum: float = 0.1,
-        eps: float = 1e-5,
+        self, d_h: int, divide_by: Literal["std", "variance"] = "std", momentum: float = 0.1, eps: float = 1e-5
     ) -> None:
         super().__init__()
         self.divide_by = divide_by
@@ -114,21 +105,15 @@ class ClassStandardization(nn.Module):
             scale = self.running_var + self.eps
             scale = scale.rsqrt() if self.divide_by == "std" else scale.reciprocal()
             varies = self.running_var > _CONSTANT + (_ROUNDING * self.running_mean).square()
-            scale = torch.where(varies, scale, 0.0)
-            return (hidden - self.running_mean) * scale
+            return (hidden - self.running_mean) * torch.where(varies, scale, 0.0)
         if len(hidden) < 2:
             raise ConfigError(
-                "class standardization needs at least 2 training classes to have a variance; "
-                "add classes or turn it off (normalization none)"
+                "class standardization needs at least 2 training classes; add classes, or disable it with "
+                '`normalization="none"`'
             )
         if self.divide_by == "std":
             return F.batch_norm(
-                hidden,
-                self.running_mean,
-                self.running_var,
-                training=True,
-                momentum=self.momentum,
-                eps=self.eps,
+                hidden, self.running_mean, self.running_var, training=True, momentum=self.momentum, eps=self.eps
             )
         variance, mean = torch.var_mean(hidden, dim=0)
         with torch.no_grad():
@@ -143,8 +128,8 @@ class ClassStandardization(nn.Module):
 class DynamicNormalization(nn.Module):
     r"""Dynamic normalization (appendix D): :math:`DN(h_c) = h_c / \mathbb{E}\|h\|_2^2`, the mean over the classes.
 
-    With ``xavier_fan_out`` for the next layer it aims at what class normalization does. Evaluation uses the running
-    mean, which starts from the first batch.
+    An alternative to class normalization, with ``xavier_fan_out`` for the next layer. Evaluation uses the running mean,
+    which starts from the first batch.
     """
 
     running_norm: Tensor
@@ -164,7 +149,7 @@ class DynamicNormalization(nn.Module):
             return hidden / (self.running_norm + self.eps)
         norm = hidden.square().sum(dim=-1).mean()
         with torch.no_grad():
-            # A squared norm is never 0 after a step, so 0 says "no batch yet".
+            # The mean squared norm is never 0 after a step, so 0 means no batch yet.
             newest = torch.lerp(self.running_norm, norm, self.momentum)
             self.running_norm.copy_(torch.where(self.running_norm == 0, norm, newest))
         return hidden / (norm + self.eps)

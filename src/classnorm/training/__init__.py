@@ -1,4 +1,4 @@
-"""Training: the epoch driver, the loop over batches, optimizers, schedules, checkpoint and resume."""
+"""Training: the epoch driver, the batch loop, optimizers, schedules and checkpoints."""
 
 from classnorm.training.context import FitContext
 from classnorm.training.device import Device, pick_device

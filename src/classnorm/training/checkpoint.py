@@ -1,4 +1,4 @@
-"""Checkpoints: everything a training needs to go on to bit-identical weights. Safetensors, never pickle."""
+"""Checkpoints: everything a training run needs to resume bit-identically. Safetensors, never pickle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["load_checkpoint", "save_checkpoint"]
 def save_checkpoint(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, key: str, history: list[dict[str, float]]
 ) -> None:
-    """Write weights, running statistics, optimizer state and history. `key` says which training they belong to."""
+    """Write weights, running statistics, optimizer state and history; `key` identifies the training run."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in state.items() if isinstance(value, Tensor)}
@@ -30,17 +30,17 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, key: str) -> list[dict[str, float]]:
-    """Put a checkpoint back and return its history, one record for each finished epoch."""
+    """Restore a checkpoint and return its history, one record per finished epoch."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         history: list[dict[str, float]] = json.loads(metadata["history"])
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise ModelError(f"{path}: not a readable checkpoint; delete it to start afresh") from error
+        raise ModelError(f"{path}: not a readable checkpoint; delete it to start over") from error
     if metadata.get("key") != key:
         raise ConfigError(
-            f"{path}: belongs to a training with another recipe, seed or dataset; "
+            f"{path}: belongs to a training run with another recipe, seed or dataset; "
             "repeat its settings, choose another `out`, or leave out `resume`"
         )
     model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})

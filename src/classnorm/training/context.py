@@ -1,4 +1,4 @@
-"""Where and how a training runs: device, progress, checkpoints."""
+"""How a training run is executed: device, progress, checkpoints."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["FitContext"]
 
 @dataclass(frozen=True)
 class FitContext:
-    """Where and how a training runs; nothing in it changes the result."""
+    """How a training run is executed; nothing in it changes the result."""
 
     device: torch.device
     progress: OnProgress | None = None
     checkpoint: Path | None = None
-    """File for the state of the training; None keeps none."""
+    """Checkpoint file, or None for no checkpoints."""
     checkpoint_every: int = 0
-    """Epochs between two checkpoints; 0 writes none."""
+    """Epochs between checkpoints; 0 writes none."""
     resume: bool = False
-    """Continue from the checkpoint if there is one."""
+    """Continue from the checkpoint if it exists."""
     key: str = ""
-    """Identifies everything that decides the result; a checkpoint with another key is refused."""
+    """Identifies everything that determines the result; a checkpoint with another key is refused."""

@@ -1,4 +1,4 @@
-"""Where tensors live."""
+"""Devices for tensors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 
 
 def pick_device(device: Device = "auto") -> torch.device:
-    """`auto` is CUDA where there is one, else Apple's MPS, else the CPU."""
+    """The torch device; `auto` picks CUDA if available, then MPS, then the CPU."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":
-        return torch.device(next(name for name, there in available.items() if there))
+        return torch.device(next(name for name, usable in available.items() if usable))
     if not available.get(device, False):
         raise ConfigError(f'device {device!r} is not available on this machine; use `device="auto"`')
     return torch.device(device)

@@ -1,4 +1,4 @@
-"""The epoch driver: history, checkpoint and resume, progress and divergence for everything that trains."""
+"""The epoch driver: history, checkpoints, progress and divergence checks for every training loop."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ History = list[dict[str, float]]
 
 
 class EpochLosses(NamedTuple):
-    """The outcome of an epoch."""
+    """The losses of an epoch."""
 
     losses: Tensor
-    """[n_steps]. On the device: reading a loss at every step would make an accelerator wait."""
+    """[n_steps], on the device: reading a loss at every step would stall an accelerator."""
     lr: float
-    """The learning rate of its first step."""
+    """Learning rate of the first step."""
 
 
 def run_epochs(
@@ -40,21 +40,22 @@ def run_epochs(
     hint: str = "lower `lr`",
     largest_rise: float = 100.0,
 ) -> History:
-    """Train for a fixed number of epochs; nothing is selected on the way.
+    """Train for a fixed number of epochs, without early stopping.
 
     Args:
-        epoch_function: trains for one epoch, numbered from 0. Everything it draws may depend on that number alone, so
-            that a resumed training continues with the same batches.
-        model: what checkpoints store, together with the state of the optimizer.
-        where, hint: for the error message if the training diverges: the part of the work, and the likely remedy.
-        largest_rise: the mean loss of an epoch above this multiple of the first one counts as divergence.
+        epoch_function: trains for one epoch, numbered from 0. Its random draws may depend only on that number, so that
+            a resumed run sees the same batches.
+        model: stored in checkpoints, together with the optimizer state.
+        where, hint: for the error message on divergence: the stage of the work, and the likely remedy.
+        largest_rise: a mean epoch loss above this multiple of the first one counts as divergence.
 
     Raises:
         DivergedError: if a loss is not finite or has risen too far.
     """
     history: History = []
-    path = context.checkpoint if context else None
-    if context and path and context.resume and path.exists():
+    context = context or FitContext(torch.device("cpu"))
+    path, every = context.checkpoint, context.checkpoint_every
+    if path and context.resume and path.exists():
         history = load_checkpoint(path, model, optimizer, context.key)
     for epoch in range(len(history), epochs):
         started = time.perf_counter()
@@ -64,16 +65,15 @@ def run_epochs(
             raise DivergedError(f"training diverged: {problem} (epoch {epoch + 1}, learning rate {rate:g}); {hint}")
         mean, seconds = float(losses.mean()), round(time.perf_counter() - started, 4)
         history.append({"epoch": epoch + 1, "loss": mean, "lr": rate, "seconds": seconds})
-        every = context.checkpoint_every if context else 0
-        if context and path and every and (epoch + 1 == epochs or (epoch + 1) % every == 0):
+        if path and every and (epoch + 1 == epochs or (epoch + 1) % every == 0):
             save_checkpoint(path, model, optimizer, context.key, history)
-        if context and context.progress:
+        if context.progress:
             context.progress(Progress(epoch + 1, epochs, f"loss {mean:.3f}"))
     return history
 
 
 def _divergence(losses: Tensor, epoch: int, history: History, largest_rise: float, where: str) -> str:
-    """What shows that the training diverged; empty if it did not."""
+    """The evidence of divergence; empty if there is none."""
     bad = (~losses.isfinite()).nonzero()
     if len(bad):
         return f"the loss is not finite at step {epoch * len(losses) + int(bad[0]) + 1}{where}"

@@ -1,4 +1,4 @@
-"""The training loop over batches of rows. It knows features, labels and a loss; not which method it trains."""
+"""The training loop over batches of rows, for any model and loss."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["Batches", "gradient_step", "train"]
 
 
 class Batches(Protocol):
-    """Which rows each step sees. An epoch's batches may depend on its number alone, so that a training can resume."""
+    """The rows of each step. An epoch's batches may depend only on its number, so that training can resume."""
 
     def __len__(self) -> int:
-        """Steps of an epoch."""
+        """Steps per epoch."""
 
     def epoch(self, number: int) -> Iterator[Tensor]:
-        """Row numbers of each batch of an epoch (counted from 0), on the model's device."""
+        """Row indices of each batch of an epoch, numbered from 0, on the model's device."""
 
 
 @dataclass(frozen=True)
 class ShuffledRows:
-    """Every row once an epoch, in an order that depends on (seed, epoch); the last batch may be smaller."""
+    """Every row once per epoch, shuffled by (seed, epoch); the last batch may be smaller."""
 
     n: int
     size: int
@@ -41,8 +41,8 @@ class ShuffledRows:
         return math.ceil(self.n / self.size)
 
     def epoch(self, number: int) -> Iterator[Tensor]:
-        generator = seeded(self.seed, number)
-        yield from torch.split(torch.randperm(self.n, generator=generator).to(self.device), self.size)
+        order = torch.randperm(self.n, generator=seeded(self.seed, number))
+        yield from torch.split(order.to(self.device), self.size)
 
 
 def train(
@@ -59,20 +59,19 @@ def train(
     no_decay: Collection[nn.Parameter] = (),
     hint: str = "lower `lr`",
 ) -> History:
-    """Train `model` for a fixed number of epochs; nothing is selected on the way.
+    """Train `model` in place for a fixed number of epochs, without early stopping.
 
     Args:
-        model: in place; its parameters are optimized, and it decides the device.
+        model: its trainable parameters are optimized, on their device.
         loss: (features [b, d_z], labels [b]) → scalar.
         features: [n, d_z] on the model's device.
         labels: [n].
-        seed: of the order of rows. The order of an epoch depends on (seed, epoch) alone, so a resumed training sees
-            the same batches.
+        seed: seed of the row order, which depends only on (seed, epoch).
         context: progress and checkpoints.
-        batches: what the steps see, instead of all rows in shuffled batches of ``config.batch_size``.
-        on_step: called with the number of each step before its batch is drawn, for a loss that draws random numbers.
-        no_decay: parameters without weight decay.
-        hint: likely remedy, for the error message if the loss diverges.
+        batches: rows of each step; by default all rows in shuffled batches of ``config.batch_size``.
+        on_step: called with the number of each step before its batch is drawn.
+        no_decay: parameters exempt from weight decay.
+        hint: likely remedy, for the error message on divergence.
     """
     config.check()
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -84,14 +83,14 @@ def train(
 
     def epoch(number: int) -> EpochLosses:
         losses = torch.zeros(steps_per_epoch, device=device)
-        rows_of_steps = batches.epoch(number)
+        batch_rows = batches.epoch(number)
         first = number * steps_per_epoch
         for i in range(steps_per_epoch):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(config, first + i, total_steps)
             if on_step:
                 on_step(first + i)
-            rows = next(rows_of_steps)
+            rows = next(batch_rows)
             value = loss(features.index_select(0, rows), labels.index_select(0, rows))
             gradient_step(optimizer, value, parameters, config.grad_clip)
             losses[i] = value.detach()
@@ -110,7 +109,7 @@ def gradient_step(
     grad_clip: float = 0.0,
     before_clipping: Callable[[], None] | None = None,
 ) -> None:
-    """One step down the gradient of `loss`, its norm over `parameters` clipped to `grad_clip` unless that is 0."""
+    """One optimizer step on `loss`; `grad_clip` limits the gradient norm over `parameters`, 0 does not clip."""
     optimizer.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
     if before_clipping:
@@ -121,9 +120,9 @@ def gradient_step(
 
 
 def _groups(parameters: list[nn.Parameter], no_decay: Collection[nn.Parameter]) -> list[dict[str, Any]]:
-    """The parameters as two groups, the second without weight decay."""
-    free = {id(parameter) for parameter in no_decay}
+    """Two parameter groups, the second without weight decay."""
+    exempt = {id(parameter) for parameter in no_decay}
     return [
-        {"params": [parameter for parameter in parameters if id(parameter) not in free]},
-        {"params": [parameter for parameter in parameters if id(parameter) in free], "weight_decay": 0.0},
+        {"params": [parameter for parameter in parameters if id(parameter) not in exempt]},
+        {"params": [parameter for parameter in parameters if id(parameter) in exempt], "weight_decay": 0.0},
     ]

@@ -121,7 +121,7 @@ def test_two_seen_classes_are_enough_to_train():
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_settings_that_cannot_work_are_refused(small_dataset, name):
+def test_invalid_settings_are_refused(small_dataset, name):
     with pytest.raises(ConfigError, match="margin is 0"):
         fit(small_dataset, method=name, margin=0.0)
     with pytest.raises(ConfigError, match="feature_normalization"):

@@ -1,12 +1,25 @@
-"""What methods share whose loss is over the classes of a batch instead of all seen ones."""
+"""Methods whose loss is over the classes of a batch instead of all seen classes."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torch import Tensor
 
+from classnorm.methods.parts.embedding import EmbedderConfig
 from classnorm.nn import AttributeEmbedder
+from classnorm.training import Schedule
 
-__all__ = ["classes_of", "prototypes_of"]
+__all__ = ["EpisodeConfig", "classes_of", "prototypes_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeConfig(EmbedderConfig):
+    """Settings of an embedder with optional class normalization."""
+
+    schedule: Schedule = "cosine"
+    class_norm: bool = False
+    """Class standardization before the embedder's last layer, and proper variance for that layer."""
 
 
 def classes_of(labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -16,10 +29,10 @@ def classes_of(labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def prototypes_of(embedder: AttributeEmbedder, descriptors: Tensor, classes: Tensor) -> Tensor:
-    """Prototypes of some rows of `descriptors`, the seen classes: [n_seen, d_a], [k] → [k, d_z].
+    """Prototypes of some of the seen classes: [n_seen, d_a], [k] → [k, d_z].
 
-    All seen classes reach the class standardization: its statistics are defined over the training classes, and those of
-    the few classes of a batch would be noise. Only the last layer, most of the work, is spared for the others.
+    Class standardization runs over all seen classes, as defined; statistics of the few classes of a batch would be
+    noisy. Only the last layer, the most expensive one, is restricted to `classes`.
     """
     hidden = embedder.body(embedder.normalize(descriptors))
     prototypes: Tensor = embedder.output(hidden.index_select(0, classes))

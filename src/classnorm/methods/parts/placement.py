@@ -1,67 +1,60 @@
-"""Settings of the geometry of features, for the methods that use one."""
+"""Settings and helpers of methods that use a feature geometry."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from classnorm.errors import ConfigError
 from classnorm.nn import FeatureGeometry
+from classnorm.settings import require
 
 __all__ = ["GeometryConfig", "placed_rows", "with_hubness"]
 
-_BLOCK = 8192  # rows to place at once: temporaries stay small
-
-_NEAREST = 3  # class means that tell whether a class is a hub
+_BLOCK = 8192  # rows mapped at a time, to keep temporaries small
+_NEAREST = 3  # class means that determine the hubness of a class
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeometryConfig:
-    """One setting for all data."""
+    """Settings of the feature geometry; the defaults serve all datasets."""
 
     power: float = 0.5
     """Geometry: power of the features, sign kept."""
     dimensions: int = 512
-    """Geometry: leading directions of the features that are kept."""
+    """Geometry: number of leading directions to keep."""
     shrinkage: float = 0.3
-    """Geometry: of the covariance, toward a multiple of the identity."""
+    """Geometry: shrinkage of the covariance toward a multiple of the identity."""
     whitening: float = 0.35
-    """Geometry: directions are divided by their eigenvalue to this power; 0.5 whitens fully, which hurts."""
+    """Geometry: divide each direction by its eigenvalue to this power; 0.5 whitens fully, which hurts."""
     within: float = 0.75
-    """Geometry: share of the variance between classes that its covariance leaves out."""
+    """Geometry: share of the between-class variance excluded from the covariance."""
     hubness: float = 0.1
-    """Geometry: share of a class's mean cosine with the 3 nearest means of seen classes that is taken from its cosines,
-    so that a class amid many others does not attract their pictures."""
+    """Geometry: share of a class's mean cosine with its 3 nearest seen class means that is subtracted from its scores,
+    so that a class close to many others does not attract their images."""
 
     def check(self) -> None:
-        if not (math.isfinite(self.power) and self.power > 0):
-            raise ConfigError(f"power is {self.power}; it must be positive")
-        for name in ("shrinkage", "whitening", "within", "hubness"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
-        if self.dimensions < 2:
-            raise ConfigError(f"dimensions is {self.dimensions}; it must be at least 2")
+        shares = dict.fromkeys(("shrinkage", "whitening", "within", "hubness"), (0, 1))
+        require(self, positive=["power"], at_least={"dimensions": 2}, between=shares)
 
     def build_geometry(self, d_z: int) -> FeatureGeometry:
-        """Not fitted yet."""
+        """An unfitted geometry with these settings."""
         return FeatureGeometry(d_z, self.dimensions, self.power, self.shrinkage, self.whitening, self.within)
 
 
 @torch.no_grad()
 def placed_rows(geometry: FeatureGeometry, features: Tensor) -> Tensor:
-    """The geometry of all training rows, on its own device."""
+    """The training rows mapped by the geometry, on its device."""
     return torch.cat([geometry(block.to(geometry.mean.device)) for block in torch.split(features, _BLOCK)])
 
 
 def with_hubness(prototypes: Tensor, means: Tensor, hubness: float) -> Tensor:
-    """[n_classes, k] → [n_classes, k + 1]: the last number is to be added to the cosines with the class.
+    """[n_classes, k] → [n_classes, k + 1]; the last column is added to the cosines with the class.
 
     Args:
-        means: [n_seen, k], of the seen classes, of unit length.
+        means: [n_seen, k], unit-length means of the seen classes.
     """
     near = (F.normalize(prototypes, dim=1) @ means.T).topk(min(_NEAREST, means.shape[0]), dim=1).values
     return torch.cat([prototypes, -hubness * near.mean(dim=1, keepdim=True)], dim=1)

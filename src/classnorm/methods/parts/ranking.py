@@ -1,25 +1,25 @@
 r"""The bilinear compatibility :math:`F(x, a) = \theta(x)^\top W \varphi(a)` of DeViSE, ALE and SJE.
 
-The three differ in their ranking loss and their defaults alone.
+The three differ only in their ranking loss and their defaults.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.errors import ConfigError
-from classnorm.methods.method import Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.method import Fitted, Method, TrainedMethodConfig, TrainingRows, ZeroShotModel
+from classnorm.methods.parts.normalized import DescriptorConfig
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, initialize_
-from classnorm.training import FitContext, TrainingConfig, train
+from classnorm.nn import AttributeNormalization, initialize_
+from classnorm.settings import require
+from classnorm.training import FitContext, train
 
 __all__ = ["BilinearModel", "FeatureNormalization", "RankingConfig", "build", "hinges", "ranking_method"]
 
@@ -28,32 +28,23 @@ RankingLoss = Callable[[Tensor, Tensor, float], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankingConfig(MethodConfig, TrainingConfig):
-    """What the three methods share."""
+class RankingConfig(TrainedMethodConfig, DescriptorConfig):
+    """Settings of the three methods. The defaults are the recipe `reference`."""
 
     margin: float = 1.0
-    """By how much the right class must win before a row stops counting."""
+    """Margin by which the correct class must score above every other."""
     feature_normalization: Literal["unit", "standardize", "none"] = "unit"
     """Features: `unit` norm, `standardize` (zero mean and unit variance over the training rows), or `none`."""
-    attribute_normalization: AttributeNormalizationKind = "unit"
-    """Descriptors: `unit` norm times √d_a, `unit-plain` without the factor, `standardize`, or `none`."""
-
-    epochs: int = 50
-    """Passes over the training rows; the model of the last one is the result."""
     batch_size: int = 128
-    """Rows per step."""
     lr: float = 1e-3
-    """Learning rate."""
 
     def check(self) -> None:
-        MethodConfig.check(self)
-        TrainingConfig.check(self)
-        if not (math.isfinite(self.margin) and self.margin > 0):
-            raise ConfigError(f"margin is {self.margin}; it must be positive")
+        super().check()
+        require(self, positive=["margin"])
 
 
 class FeatureNormalization(nn.Module):
-    """[n, d_z] → [n, d_z]. A dimension that is constant over the training rows standardizes to zero."""
+    """[n, d_z] → [n, d_z]; dimensions that are constant over the training rows standardize to zero."""
 
     mean: Tensor
     factor: Tensor
@@ -66,7 +57,7 @@ class FeatureNormalization(nn.Module):
 
     @torch.no_grad()
     def fit(self, features: Tensor) -> None:
-        """Take the statistics of ``standardize`` from the training rows."""
+        """Compute the statistics of ``standardize`` over the training rows."""
         mean, std = features.mean(dim=0), features.std(dim=0, correction=0)
         self.mean.copy_(mean)
         self.factor.copy_(torch.where(std > 1e-6 * (1 + mean.abs()), std.reciprocal(), 0.0))
@@ -97,16 +88,15 @@ class BilinearModel(ZeroShotModel):
 
 
 def hinges(scores: Tensor, labels: Tensor, margin: float) -> Tensor:
-    r"""By how much each wrong class violates the margin: :math:`[\Delta + F(x, a_c) - F(x, a_y)]_+`.
+    r"""Margin violations of the wrong classes: :math:`[\Delta + F(x, a_c) - F(x, a_y)]_+`.
 
-    Shapes: [b, n_classes], [b] → [b, n_classes], with 0 for the right class.
+    Shapes: [b, n_classes], [b] → [b, n_classes], 0 for the correct class.
 
     >>> hinges(torch.tensor([[2.0, 1.5, 0.0]]), torch.tensor([0]), margin=1.0)
     tensor([[0.0000, 0.5000, 0.0000]])
     """
-    right = labels[:, None]
-    violation = (margin + scores - scores.gather(1, right)).relu()
-    return violation.scatter(1, right, 0.0)
+    correct = labels[:, None]
+    return (margin + scores - scores.gather(1, correct)).relu().scatter(1, correct, 0.0)
 
 
 def build(config: RankingConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> BilinearModel:
@@ -114,14 +104,12 @@ def build(config: RankingConfig, d_a: int, d_z: int, weights: Mapping[str, Tenso
     return BilinearModel(config, d_a, d_z)
 
 
-def ranking_method(config: type[RankingConfig], ranking_loss: RankingLoss, paper: RankingConfig) -> Method:
-    """The method that trains a bilinear compatibility by a ranking loss over all seen classes.
+def ranking_method(config: type[RankingConfig], ranking_loss: RankingLoss, **published: Any) -> Method:
+    """The method that trains a bilinear compatibility with a ranking loss over all seen classes.
 
-    Its recipe `reference` is a short schedule, not tuned: the defaults of `config`.
-
-    Args:
-        paper: the recipe with the settings of the publication.
+    The recipe `reference` is a short, untuned schedule; `paper` has the `published` settings.
     """
+    paper = config(**(_PAPER | published))
 
     def fit(dataset: ZeroShotDataset, config: RankingConfig, seed: int, context: FitContext) -> Fitted:
         config.check()
@@ -129,7 +117,7 @@ def ranking_method(config: type[RankingConfig], ranking_loss: RankingLoss, paper
         model = BilinearModel(config, dataset.d_a, dataset.d_z, seed).to(context.device)
         model.of_feature.fit(rows.features)
         model.of_descriptor.fit(rows.descriptors)
-        # Both sides are normalised once, instead of in every batch.
+        # Normalize both sides once instead of in every batch.
         descriptors = model.of_descriptor(rows.descriptors)
 
         def loss(features: Tensor, labels: Tensor) -> Tensor:
@@ -143,6 +131,17 @@ def ranking_method(config: type[RankingConfig], ranking_loss: RankingLoss, paper
     return Method(config=config, recipes=recipes, build=build, fit=fit, space=SPACE, grid=GRID)
 
 
+# Plain stochastic gradient descent, one row per step at a constant rate, as published. The rate and the
+# number of epochs are our choice.
+_PAPER: dict[str, Any] = {
+    "batch_size": 1,
+    "optimizer": "sgd",
+    "lr": 0.01,
+    "momentum": 0.0,
+    "weight_decay": 0.0,
+    "schedule": "constant",
+    "attribute_normalization": "unit-plain",
+}
 SPACE: Space = {
     "lr": Range(3e-4, 1e-2, log=True),
     "margin": Range(0.1, 3.0, log=True),
