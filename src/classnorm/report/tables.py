@@ -63,8 +63,9 @@ def results_table(groups: Sequence[Group], title: str = "") -> Table:
 
 def results_note(groups: Sequence[Group]) -> str:
     """The units of the results table, as a caption."""
-    forgetting, training = ("forgetting a fraction; ", "") if groups[0].is_stream else ("", "final ")
-    return f"Percent, averaged over classes; {forgetting}mean ± std over seeds; seconds of the {training}training"
+    if groups[0].is_stream:
+        return "Percent, averaged over classes; forgetting a fraction; mean ± std over seeds; seconds of training"
+    return "Percent, averaged over classes; mean ± std over seeds; seconds of the final training"
 
 
 def difference_table(comparison: Comparison) -> Table:
