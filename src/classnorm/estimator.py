@@ -197,16 +197,14 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any, classes: Any = None) -> Floats:
         """Probability of each class, [n, n_classes]; only `classes` compete, in their order, if given."""
-        scorer, _ = self._competing(classes)
-        return _by_block(scorer.probabilities, self._rows(X))
+        return _by_block(self._competing(classes)[0].probabilities, self._rows(X))
 
     def decision_function(self, X: Any, classes: Any = None) -> Floats:
         """Calibrated scores, [n, n_classes]; only of `classes`, in their order, if given.
 
         For a classifier of two classes, and without `classes`: [n], positive for the second class.
         """
-        scorer, _ = self._competing(classes)
-        scores = _by_block(scorer.scores, self._rows(X))
+        scores = _by_block(self._competing(classes)[0].scores, self._rows(X))
         return scores[:, 1] - scores[:, 0] if classes is None and scores.shape[1] == 2 else scores
 
     def top(self, X: Any, k: int = 5) -> TopClasses:
@@ -237,9 +235,7 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Add unseen classes by their descriptors: a mapping from class to vector, or a DataFrame."""
         check_is_fitted(self)
         if not self._described:
-            raise InputError(
-                "the model was fitted without descriptors, so none can describe a new class; fit with them"
-            )
+            raise InputError("the model was fitted without descriptors, so none can describe a new class")
         if not isinstance(descriptors, Mapping) and not is_frame(descriptors):
             raise InputError("new classes need names: give a mapping from class to vector, or a DataFrame")
         table = descriptor_table(descriptors, self.classes_)
@@ -325,9 +321,8 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             result = cls(**document["params"])
             result.classes_ = np.array(document["classes"], dtype=document["label_type"])
             result._described = bool(document["described"])
-            result.mean_, result.scale_ = (
-                None if document[key] is None else np.array(document[key]) for key in ("mean", "scale")
-            )
+            moments = (document["mean"], document["scale"])
+            result.mean_, result.scale_ = (None if values is None else np.array(values) for values in moments)
             result.n_features_in_ = int(document["features"])
             if document["feature_names"] is not None:
                 result.feature_names_in_ = np.array(document["feature_names"], dtype=object)
@@ -375,8 +370,8 @@ def _by_block(score: Callable[[Array], Array], rows: Array) -> Array:
     """
     padded = np.zeros((-(-len(rows) // _BLOCK) * _BLOCK, rows.shape[1]), dtype=rows.dtype)
     padded[: len(rows)] = rows
-    scored = [score(padded[start : start + _BLOCK]) for start in range(0, len(padded), _BLOCK)]
-    return np.concatenate(scored)[: len(rows)]
+    blocks = padded.reshape(-1, _BLOCK, rows.shape[1])
+    return np.concatenate([score(block) for block in blocks])[: len(rows)]
 
 
 def _standardized(X: Array, mean: Floats | None, scale: Floats | None) -> Array:

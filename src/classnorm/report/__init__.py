@@ -6,20 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from classnorm.report import plots
 from classnorm.report.artifacts import artifact_sections, write_files
 from classnorm.report.differences import MEANING, Comparison, compare, reference_label
 from classnorm.report.draw import draw
 from classnorm.report.page import Section, page
-from classnorm.report.plots import (
-    Style,
-    calibration_plot,
-    class_plot,
-    example_grid,
-    group_styles,
-    png,
-    seen_unseen_plot,
-    training_plot,
-)
 from classnorm.report.streams import STEPS, mean_matrix, step_table, stream_plots, task_values
 from classnorm.report.summary import (
     SCORES,
@@ -87,7 +78,7 @@ def write_report(
     `calibration.png` and so on; the names of the others end in the name of the dataset. Artifacts of `reproduce` and
     `analyze` become sections of the page.
     """
-    styles = group_styles(groups)
+    styles = plots.group_styles(groups)
     compared = comparisons(groups) if compared is None else compared
     parts = by_dataset(groups)
     sections = [Section(name, part, compared.get(name), _plots(part, styles)) for name, part in parts.items()]
@@ -104,21 +95,21 @@ def csv_documents(groups: Sequence[Group]) -> dict[str, str]:
     return {name: csv_document(part) for name, part in kinds.items() if part}
 
 
-def _plots(groups: Sequence[Group], styles: Mapping[str, Style]) -> dict[str, bytes]:
+def _plots(groups: Sequence[Group], styles: Mapping[str, plots.Style]) -> dict[str, bytes]:
     """Name → PNG of each plot of one dataset or stream; plots without data are left out."""
     if groups[0].is_stream:
-        return {plot.name: png(draw(plot, styles)) for plot in stream_plots(groups)}
+        return {plot.name: plots.png(draw(plot, styles)) for plot in stream_plots(groups)}
     examples = unseen_examples(best_group(groups))
-    training = training_plot(groups)
+    training = plots.training_plot(groups)
     figures = {
-        "curve": seen_unseen_plot(groups, styles),
-        "calibration": calibration_plot(groups, styles, "scale"),
-        "calibration-bias": calibration_plot(groups, styles, "bias"),
-        "classes": class_plot(groups, styles),
+        "curve": plots.seen_unseen_plot(groups, styles),
+        "calibration": plots.calibration_plot(groups, styles, "scale"),
+        "calibration-bias": plots.calibration_plot(groups, styles, "bias"),
+        "classes": plots.class_plot(groups, styles),
         "training": draw(training, styles) if training.series else None,
-        "unseen": None if examples is None else example_grid(*examples),
+        "unseen": None if examples is None else plots.example_grid(*examples),
     }
-    return {name: png(figure) for name, figure in figures.items() if figure is not None}
+    return {name: plots.png(figure) for name, figure in figures.items() if figure is not None}
 
 
 def _plot_files(sections: Sequence[Section]) -> dict[str, str | bytes]:

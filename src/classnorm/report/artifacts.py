@@ -45,7 +45,6 @@ def write_artifact(artifact: Artifact, folder: Path) -> list[Path]:
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:
-    """One row per claim."""
     rows = [[v.claim, v.dataset, v.measured, v.verdict] for v in verdicts]
     return Table.of("Claims", ["claim", "data (features)", "measured here", "verdict"], rows)
 
@@ -55,10 +54,10 @@ def reproduction_page(artifacts: Sequence[Artifact], title: str, introduction: s
     entries = "".join(
         f'<li><a href="#{html.escape(a.name)}">{html.escape(a.title)}</a>{_tally(a.verdicts)}</li>' for a in artifacts
     )
-    parts = [f"<h1>{html.escape(title)}</h1><p>{html.escape(introduction)}</p>"]
-    parts.append(f"<nav><h3>Contents</h3><ul>{entries}</ul></nav>")
-    parts.append(f'<p class="note">When does a claim hold? {html.escape(RULE)}</p>')
-    return html_document(title, [*parts, *artifact_sections(artifacts)])
+    head = f"<h1>{html.escape(title)}</h1><p>{html.escape(introduction)}</p>"
+    contents = f"<nav><h3>Contents</h3><ul>{entries}</ul></nav>"
+    rule = f'<p class="note">When does a claim hold? {html.escape(RULE)}</p>'
+    return html_document(title, [head, contents, rule, *artifact_sections(artifacts)])
 
 
 def _tally(verdicts: Sequence[Verdict]) -> str:
@@ -71,8 +70,8 @@ def _tally(verdicts: Sequence[Verdict]) -> str:
 
 
 def artifact_sections(artifacts: Sequence[Artifact]) -> list[str]:
-    """The HTML of all artifacts, for `html_document`."""
-    return [section for artifact in artifacts for section in _section(artifact)]
+    """One section of HTML per artifact."""
+    return ["".join(_section(artifact)) for artifact in artifacts]
 
 
 def _section(artifact: Artifact) -> list[str]:

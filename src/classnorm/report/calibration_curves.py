@@ -43,7 +43,6 @@ def shared_values(groups: Sequence[Group], kind: Kind) -> Floats:
 
 
 def group_curves(group: Group, kind: Kind, values: Floats) -> GroupCurves:
-    """The curves of a group at the given values."""
     neutral = 1.0 if kind == "scale" else 0.0
     calibrations = [_calibration(result) for result in group.results]
     return GroupCurves(

@@ -29,9 +29,8 @@ class ClassResults:
     @property
     def accuracies(self) -> npt.NDArray[np.float64]:
         """[n_runs, n_classes], percent; NaN for a class without test rows."""
-        return np.stack(
-            [class_accuracies(row == self.labels, self.labels, len(self.names)) for row in self.predictions]
-        )
+        right = self.predictions == self.labels
+        return np.stack([class_accuracies(row, self.labels, len(self.names)) for row in right])
 
     @property
     def rows(self) -> Integers:
@@ -52,7 +51,6 @@ class Confusion:
 
 
 def class_results(results: Sequence[Result]) -> ClassResults:
-    """Read the predictions of runs that differ only in the seed."""
     predictions = [result.predictions for result in results]
     first = predictions[0]
     if any(not np.array_equal(arrays["label"], first["label"]) for arrays in predictions):

@@ -140,9 +140,7 @@ def _points(axes: Axes, plot: Plot) -> None:
         axes.plot(series.x, series.y, "o", color=_MODELS.get(series.model, "0.45"), markersize=6)
     axes.margins(x=0.12, y=0.12)
     axes.autoscale_view()
-    figure = axes.get_figure()
-    assert figure is not None
-    scale = 72.0 / figure.get_dpi()  # everything below is in points
+    scale = 72.0 / axes.figure.dpi  # everything below is in points
     right = axes.transAxes.transform((1.0, 0.0))[0] * scale
     points = {series.label: axes.transData.transform((series.x[0], series.y[0])) * scale for series in plot.series}
     taken = [(x - 4.0, x + 4.0, y) for x, y in points.values()]  # left and right end and height of points and labels

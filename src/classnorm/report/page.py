@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from classnorm.report.class_results import worst_classes
@@ -19,7 +18,8 @@ from classnorm.report.provenance import facts
 from classnorm.report.streams import STEPS, step_table
 from classnorm.report.stylesheet import STYLE
 from classnorm.report.summary import Group, best_group, unseen_examples
-from classnorm.report.tables import Table, difference_table, html_dot, html_table, results_note, results_table
+from classnorm.report.tables import difference_table, html_dot, html_table, results_note, results_table
+from classnorm.results.artifact import Table
 
 __all__ = ["Section", "html_document", "html_image", "page"]
 
@@ -62,26 +62,30 @@ def html_document(title: str, parts: Sequence[str]) -> str:
 
 def _section(section: Section, colors: Mapping[str, str]) -> list[str]:
     groups, best = section.groups, best_group(section.groups)
+    dataset = groups[0].results[0].document["dataset"]
+    sizes, features = dataset["sizes"], html.escape(dataset["provenance"].get("features", ""))
     return [
-        _heading(section),
+        f"<h2>{html.escape(section.name)}</h2><p>{sizes['seen_classes']} seen and {sizes['unseen_classes']} unseen "
+        f"classes, {sizes['train_rows']} training rows, {sizes['test_seen_rows']} + {sizes['test_unseen_rows']} test "
+        f"rows, {sizes['feature_dim']}-d {features} features.</p>",
         _results(groups, colors),
         _differences(section.comparison, colors),
-        _plots(section, "Seen against unseen classes", "", {"curve": "Seen–unseen curves"}),
+        _plots(section, "Seen against unseen classes", {"curve": "Seen–unseen curves"}),
         _plots(
             section,
             "Calibration",
-            "The scores of seen classes are multiplied by a scale or reduced by a bias. Solid: test; dashed: "
-            "validation, if available. Dotted: the values in use, chosen on validation or set by hand.",
             {
                 "calibration": "U, S and H against the scale of the seen scores",
                 "calibration-bias": "U, S and H against the bias of the seen scores",
             },
+            "The scores of seen classes are multiplied by a scale or reduced by a bias. Solid: test; dashed: "
+            "validation, if available. Dotted: the values in use, chosen on validation or set by hand.",
         ),
-        _plots(section, "Accuracy by class", "", {"classes": "Accuracy of each class"}),
+        _plots(section, "Accuracy by class", {"classes": "Accuracy of each class"}),
         _class_list(groups),
         _confusions(best),
         _gallery(best),
-        _plots(section, "Training", "", {"training": "Training loss by epoch"}),
+        _plots(section, "Training", {"training": "Training loss by epoch"}),
         _provenance(groups, colors),
     ]
 
@@ -104,17 +108,17 @@ def _stream_section(section: Section, colors: Mapping[str, str]) -> list[str]:
         _plots(
             section,
             "Task by task",
-            "Lines: mean over seeds; bands: range of the seeds.",
             {f"stream-{name}": meaning for name, (_, meaning) in STEPS.items()},
+            "Lines: mean over seeds; bands: range of the seeds.",
         ),
         "<h4>In numbers</h4>",
         *(_details(group, colors, html_table(step_table(group))) for group in groups),
         _plots(
             section,
             "Accuracy on each task after each task",
+            {f"stream-matrix-{i}": f"Accuracy on each task, {g.label}" for i, g in enumerate(groups, start=1)},
             "Percent, all classes competing, mean over seeds. Below the line: tasks already learnt; a column that "
             "fades downwards is a task being forgotten. Above it: tasks still to come, known only from descriptors.",
-            {f"stream-matrix-{i}": f"Accuracy on each task, {g.label}" for i, g in enumerate(groups, start=1)},
         ),
         _provenance(groups, colors),
     ]
@@ -126,16 +130,6 @@ def _results(groups: Sequence[Group], colors: Mapping[str, str]) -> str:
     return f'{html_table(table, colors)}<p class="note">{results_note(groups)}.{marks}</p>'
 
 
-def _heading(section: Section) -> str:
-    record = section.groups[0].results[0].document["dataset"]
-    sizes = record["sizes"]
-    return (
-        f"<h2>{html.escape(section.name)}</h2><p>{sizes['seen_classes']} seen and {sizes['unseen_classes']} unseen "
-        f"classes, {sizes['train_rows']} training rows, {sizes['test_seen_rows']} + {sizes['test_unseen_rows']} test "
-        f"rows, {sizes['feature_dim']}-d {html.escape(record['provenance'].get('features', ''))} features.</p>"
-    )
-
-
 def _differences(comparison: Comparison | None, colors: Mapping[str, str]) -> str:
     if comparison is None:
         return ""
@@ -143,7 +137,7 @@ def _differences(comparison: Comparison | None, colors: Mapping[str, str]) -> st
     return f'<h3>Differences</h3>{table}<p class="note">{html.escape(MEANING)}</p>'
 
 
-def _plots(section: Section, heading: str, text: str, captions: Mapping[str, str]) -> str:
+def _plots(section: Section, heading: str, captions: Mapping[str, str], text: str = "") -> str:
     images = [html_image(section.plots[name], caption) for name, caption in captions.items() if name in section.plots]
     if not images:
         return ""
@@ -170,11 +164,11 @@ def _confusions(group: Group) -> str:
     for c in worst_classes(group.classes):
         confusions = ", ".join(f"{name} {share:.0f}\N{NO-BREAK SPACE}%" for name, share in c.taken_for)
         rows.append([c.name, "seen" if c.seen else "unseen", str(c.rows), f"{c.accuracy:.0f}", confusions])
-    table = html_table(Table.of("", ["class", "", "rows", "right, %", "taken for"], rows), kind="words")
+    table = Table.of("", ["class", "", "rows", "right, %", "taken for"], rows)
     return (
         f"<h3>What the worst classes are taken for</h3><p>The {len(rows)} classes with the lowest accuracy under "
         f"{html.escape(group.label)}, and the most frequent wrong predictions of their test rows, over all seeds.</p>"
-        f"{table}"
+        + html_table(table, kind="words")
     )
 
 
@@ -187,8 +181,10 @@ def _gallery(group: Group) -> str:
     for image, true, guess in zip(*examples, strict=True):
         right = true == guess
         verdict = "✓" if right else f"✗ {html.escape(guess)}"
+        thumbnail = io.BytesIO()
+        Image.fromarray(image).resize((96, 96), Image.Resampling.BICUBIC).save(thumbnail, "PNG")
         cards.append(
-            f"<figure>{html_image(_thumbnail(image), true)}<figcaption>{html.escape(true)}"
+            f"<figure>{html_image(thumbnail.getvalue(), true)}<figcaption>{html.escape(true)}"
             f'<br><span class="{"right" if right else "wrong"}">{verdict}</span></figcaption></figure>'
         )
     return (
@@ -199,14 +195,7 @@ def _gallery(group: Group) -> str:
     )
 
 
-def _thumbnail(image: npt.NDArray[np.uint8]) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(image).resize((96, 96), Image.Resampling.BICUBIC).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
 def html_image(picture: bytes, text: str) -> str:
-    """A PNG embedded in the page, with `text` as its alternative text."""
     return f'<img alt="{html.escape(text)}" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
 
 

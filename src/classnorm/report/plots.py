@@ -63,7 +63,6 @@ def group_styles(groups: Sequence[Group]) -> dict[str, Style]:
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as a PNG file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=160, metadata={"Software": None})
     return buffer.getvalue()
@@ -167,13 +166,12 @@ def class_plot(groups: Sequence[Group], styles: Mapping[str, Style]) -> Figure:
 
 def training_plot(groups: Sequence[Group]) -> Plot:
     """Training loss by epoch, one line per seed; no series for methods without epochs."""
-    series = []
-    for group in groups:
-        for result in group.results:
-            lines = [line for line in result.history if "loss" in line]
-            if lines:
-                epochs = [line["epoch"] for line in lines]
-                series.append(Series(group.label, group.label, epochs, [line["loss"] for line in lines]))
+    series = [
+        Series(group.label, group.label, [line["epoch"] for line in lines], [line["loss"] for line in lines])
+        for group in groups
+        for result in group.results
+        if (lines := [line for line in result.history if "loss" in line])
+    ]
     losses = [loss for line in series for loss in line.y]
     limits = [min(0.0, *losses), 1.05 * max(losses)] if losses else None
     return Plot("training", "lines", "Training, one line per seed", "epoch", "training loss", series, limits=limits)
@@ -192,7 +190,6 @@ def legend(figure: Figure, handles: Sequence[Any]) -> None:
 
 
 def plain(axes: Axes) -> None:
-    """A light grid and no frame."""
     axes.grid(color="0.93")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

@@ -60,8 +60,8 @@ def _axis(values: Sequence[Any], spread: bool = False) -> tuple[npt.NDArray[np.f
     logarithmic = not spread and numbers.min() > 0 and numbers.max() / numbers.min() >= 10
     scaled = np.log(numbers) if logarithmic else numbers
     low, high = float(scaled.min()), float(scaled.max())
-    ticks = [(h, low + h * (high - low)) for h in (0.0, 0.5, 1.0)]
-    labels = [(h, _text(float(np.exp(value) if logarithmic else value))) for h, value in ticks]
+    ticks = {height: low + height * (high - low) for height in (0.0, 0.5, 1.0)}
+    labels = [(height, _text(float(np.exp(tick) if logarithmic else tick))) for height, tick in ticks.items()]
     return (scaled - low) / max(high - low, 1e-12), labels
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,7 +76,6 @@ class Group:
         return [float(result.document[name]) for result in self.results]
 
     def mean(self, name: str) -> float:
-        """Mean over seeds; NaN if undefined."""
         return mean(self.values(name))
 
     def std(self, name: str) -> float:
@@ -146,14 +144,20 @@ def _label(document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) 
 
 
 def _title(document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> str:
-    """The dataset and, for a stream, its tasks and whatever differs from other streams of the dataset."""
-    title = _dataset_title(document["dataset"], [o["dataset"] for o in documents])
+    """The dataset and, for a stream, its tasks, with whatever tells it apart from the others in the report."""
+    dataset = document["dataset"]
+    title, features = str(dataset["name"]), dataset["provenance"].get("features")
+    namesakes = [o["dataset"] for o in documents if o["dataset"]["name"] == dataset["name"]]
+    rivals = [rival for rival in namesakes if rival["checksum"] != dataset["checksum"]]
+    if rivals:
+        unique = features and all(rival["provenance"].get("features") != features for rival in rivals)
+        title += f", {features} features" if unique else f", checksum {dataset['checksum'][:8]}"
     if "stream" not in document:
         return title
-    checksum, words = document["dataset"]["checksum"], _stream_words(document)
-    streams = [_stream_words(o) for o in documents if "stream" in o and o["dataset"]["checksum"] == checksum]
-    rivals = [stream for stream in streams if stream[0] == words[0]]
-    return ", ".join([title, words[0], *(w for i, w in enumerate(words) if any(r[i] != w for r in rivals))])
+    words = _stream_words(document)
+    same = [o for o in documents if "stream" in o and o["dataset"]["checksum"] == dataset["checksum"]]
+    streams = [other for other in map(_stream_words, same) if other[0] == words[0]]
+    return ", ".join([title, words[0], *(w for i, w in enumerate(words) if any(other[i] != w for other in streams))])
 
 
 def _stream_words(document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -162,17 +166,6 @@ def _stream_words(document: Mapping[str, Any]) -> tuple[str, ...]:
     tasks = f"tasks {first} to {first + len(sizes) - 1}" if first > 1 else f"{len(sizes)} tasks"
     encoder = f"{document['encoder']} at {document['image_size']} px" if document["encoder"] else "features"
     return tasks, f"of {', '.join(map(str, sizes))} classes", f"{stream['image_split']} image split", f"from {encoder}"
-
-
-def _dataset_title(dataset: Mapping[str, Any], datasets: Sequence[Mapping[str, Any]]) -> str:
-    """The name; with the features, or else the checksum, if other data of that name is reported too."""
-    rivals = [o for o in datasets if o["name"] == dataset["name"] and o["checksum"] != dataset["checksum"]]
-    if not rivals:
-        return str(dataset["name"])
-    features = dataset["provenance"].get("features")
-    if features and all(rival["provenance"].get("features") != features for rival in rivals):
-        return f"{dataset['name']}, {features} features"
-    return f"{dataset['name']}, checksum {dataset['checksum'][:8]}"
 
 
 def by_dataset(groups: Sequence[Group]) -> dict[str, list[Group]]:
@@ -185,8 +178,7 @@ def by_dataset(groups: Sequence[Group]) -> dict[str, list[Group]]:
 
 def best_group(groups: Sequence[Group]) -> Group:
     """The group with the highest mean H."""
-    harmonic = [group.mean("harmonic") for group in groups]
-    return groups[max(range(len(groups)), key=lambda i: -math.inf if math.isnan(harmonic[i]) else harmonic[i])]
+    return max(groups, key=lambda group: float(np.nan_to_num(group.mean("harmonic"), nan=-np.inf)))
 
 
 def unseen_examples(group: Group) -> tuple[npt.NDArray[np.uint8], list[str], list[str]] | None:

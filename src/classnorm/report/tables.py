@@ -19,8 +19,6 @@ from classnorm.results.artifact import Cell, Table, ranks
 from classnorm.results.numbers import signed
 
 __all__ = [
-    "Cell",
-    "Table",
     "csv_document",
     "csv_table",
     "difference_table",
@@ -35,8 +33,6 @@ __all__ = [
     "terminal_table",
 ]
 
-_MARKUP: dict[int | None, tuple[str, str]] = {None: ("", ""), 1: ("<b>", "</b>"), 2: ("<u>", "</u>")}
-
 
 def group_ranks(groups: Sequence[Group], name: str) -> list[int | None]:
     """The ranks of the means; None for a single group."""
@@ -47,16 +43,11 @@ def group_ranks(groups: Sequence[Group], name: str) -> list[int | None]:
 def results_table(groups: Sequence[Group], title: str = "") -> Table:
     """Mean ± standard deviation of each score, one row per group of one dataset."""
     scores = groups[0].scores
-    rank = {name: group_ranks(groups, name) for name in scores}
-    body = [
-        [
-            Cell(group.label),
-            Cell(str(len(group.results))),
-            *(Cell(group.cell(name), rank[name][i]) for name in scores),
-            Cell(group.cell("train_seconds")),
-        ]
-        for i, group in enumerate(groups)
-    ]
+    ranks_by_score = {name: group_ranks(groups, name) for name in scores}
+    body = []
+    for i, group in enumerate(groups):
+        cells = [Cell(group.cell(name), ranks_by_score[name][i]) for name in scores]
+        body.append([Cell(group.label), Cell(str(len(group.results))), *cells, Cell(group.cell("train_seconds"))])
     first = "strategy" if groups[0].is_stream else "model"
     return Table(title, [first, "seeds", *(short for short, _ in scores.values()), "seconds"], body)
 
@@ -71,11 +62,8 @@ def results_note(groups: Sequence[Group]) -> str:
 def difference_table(comparison: Comparison) -> Table:
     """ΔU, ΔS and ΔH with their intervals, one row per group except the reference."""
     names = ("unseen", "seen", "harmonic")
-    body = [
-        [Cell(label), *(Cell(_interval(differences[name])) for name in names)]
-        for label, differences in comparison.differences.items()
-    ]
-    return Table("", [f"against {comparison.reference.label}", *(f"Δ{SCORES[name][0]}" for name in names)], body)
+    rows = [[label, *(_interval(scores[name]) for name in names)] for label, scores in comparison.differences.items()]
+    return Table.of("", [f"against {comparison.reference.label}", *(f"Δ{SCORES[name][0]}" for name in names)], rows)
 
 
 def _interval(difference: Difference) -> str:
@@ -98,13 +86,10 @@ def rich_table(table: Table) -> RichTable:
     ranked = [any(row[i].rank for row in table.body) for i in range(len(table.header))]
     for i, name in enumerate(table.header):
         rich.add_column(name + "  " * ranked[i], justify="left" if i == 0 else "right", no_wrap=i > 0, overflow="fold")
-    looks = {None: ("", "  "), 1: ("bold", " *"), 2: ("underline", " +")}
+    styles, marks = {None: "", 1: "bold", 2: "underline"}, {None: "  ", 1: " *", 2: " +"}
     for row in table.body:
-        cells = []
-        for cell, in_ranked_column in zip(row, ranked, strict=True):
-            style, mark = looks[cell.rank]
-            cells.append(Text(cell.text, style=style) + Text(mark * in_ranked_column))
-        rich.add_row(*cells)
+        cells = zip(row, ranked, strict=True)
+        rich.add_row(*(Text(c.text, styles[c.rank]) + Text(marks[c.rank] * marked) for c, marked in cells))
     return rich
 
 
@@ -163,23 +148,21 @@ def _latex(text: str) -> str:
 
 
 def html_table(table: Table, colors: Mapping[str, str] = {}, kind: str = "", classes: Mapping[str, str] = {}) -> str:
-    """The table in a box that scrolls on narrow screens: best in bold, second best underlined.
+    """The table in a box of CSS class `kind`, which scrolls on narrow screens: best in bold, second best underlined.
 
-    Args:
-        colors: text of a cell → colour of the dot before it.
-        kind: CSS class of the box.
-        classes: text of a cell → its CSS class.
+    `colors` and `classes` map the text of a cell to the colour of a dot before it and to its CSS class.
     """
+    marks = {None: "{}", 1: "<b>{}</b>", 2: "<u>{}</u>"}
     head = "".join(f"<th>{html.escape(name)}</th>" for name in table.header)
-    rows = "".join(f"<tr>{''.join(_html_cell(cell, colors, classes) for cell in row)}</tr>" for row in table.body)
-    box_class = f"scroll {kind}".strip()
-    return f'<div class="{box_class}"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-
-
-def _html_cell(cell: Cell, colors: Mapping[str, str], classes: Mapping[str, str]) -> str:
-    start, end = _MARKUP[cell.rank]
-    css = f' class="{classes[cell.text]}"' if cell.text in classes else ""
-    return f"<td{css}>{html_dot(colors.get(cell.text))}{start}{html.escape(cell.text)}{end}</td>"
+    rows = ""
+    for row in table.body:
+        rows += "<tr>"
+        for cell in row:
+            css = f' class="{classes[cell.text]}"' if cell.text in classes else ""
+            text = marks[cell.rank].format(html.escape(cell.text))
+            rows += f"<td{css}>{html_dot(colors.get(cell.text))}{text}</td>"
+        rows += "</tr>"
+    return f'<div class="scroll {kind}"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 def html_dot(color: str | None) -> str:

@@ -10,12 +10,9 @@
 `examples.npz`        a few test images of unseen classes, if the dataset has images
 ===================== ====================================================================================
 
-A stream (`"kind": "stream"` in its result) has only two files. Version 0.1 called the first `continual.json`.
-
-===================== ====================================================================================
-`result.json`         as above, plus the scores after each task and the matrix of accuracies, task by task
-`state.safetensors`   the learner and its strategy after the last task
-===================== ====================================================================================
+A stream (`"kind": "stream"` in its result) has only `result.json`, here with the scores after each task and the task ×
+task matrix of accuracies, and `state.safetensors`, the learner and its strategy after the last task. In version 0.1 its
+result was `continual.json`.
 """
 
 from __future__ import annotations

@@ -89,7 +89,11 @@ def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18) -> list[Path]
     onnx = _onnx()
     scorer = dataclasses.replace(scorer, model=copy.deepcopy(scorer.model).cpu().eval())
     table = scorer.prototypes()
-    _check_size([*scorer.model.state_dict().values(), torch.from_numpy(table)])
+    size = table.nbytes + sum(t.numel() * t.element_size() for t in scorer.model.state_dict().values())
+    if size > _LARGEST:
+        raise ConfigError(
+            f"the model has {size / 1e9:.1f} GB, an ONNX file at most 2; keep fewer classes (Scorer.only)"
+        )
     few = np.zeros(_CLASSES, dtype=np.int64)
     inputs = {
         "features": torch.zeros(2, scorer.d_z),
@@ -134,14 +138,6 @@ def _onnx() -> Any:
     if "custom_translation_table" not in inspect.signature(torch.onnx.export).parameters:
         raise ConfigError(f"export needs PyTorch 2.6 or later, not {torch.__version__}; pip install -U torch")
     return onnx
-
-
-def _check_size(tensors: Sequence[Tensor]) -> None:
-    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    if size > _LARGEST:
-        raise ConfigError(
-            f"the model has {size / 1e9:.1f} GB, an ONNX file at most 2; keep fewer classes (Scorer.only)"
-        )
 
 
 def _about(scorer: Scorer) -> dict[str, Any]:
@@ -201,8 +197,7 @@ def _quiet() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logging.disable(before)
@@ -220,37 +215,31 @@ def _complete(onnx: Any, graph: Any, about: dict[str, Any], defaults: dict[str, 
 
 
 def _verify(scorer: Scorer, scores: Any, prototypes: Any | None) -> None:
-    """Compare with PyTorch on random features and on means of two descriptors."""
+    """Compare with PyTorch on random features and on means of two descriptors, if onnxruntime is installed."""
     try:
         import onnxruntime
     except ImportError:
         return
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-
-    def run(graph: Any, inputs: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.float32]:
+    features = np.random.default_rng(0).random((5, scorer.d_z), dtype=np.float32)
+    checks: list[tuple[str, Any, Any, Any]] = [("scores", scores, {"features": features}, scorer.scores(features))]
+    if prototypes is not None:
+        means = (0.5 * (scorer.descriptors + np.roll(scorer.descriptors, 1, axis=0))).astype(np.float32)
+        expected = dataclasses.replace(scorer, descriptors=means).prototypes()
+        checks.append(("prototypes", prototypes, {"descriptors": means}, expected))
+    for output, graph, inputs, expected in checks:
         try:
             session = onnxruntime.InferenceSession(graph.SerializeToString(), options, ["CPUExecutionProvider"])
-            result: npt.NDArray[np.float32] = session.run(None, inputs)[0]
+            exported = session.run(None, inputs)[0]
         except Exception as error:  # onnxruntime has no common error type
             raise OutputError(
                 f"onnxruntime {onnxruntime.__version__} cannot run the exported graph, so nothing was written; "
                 "update it or choose a lower `opset`"
             ) from error
-        return result
-
-    features = np.random.default_rng(0).random((5, scorer.d_z), dtype=np.float32)
-    _compare("scores", run(scores, {"features": features}), scorer.scores(features))
-    if prototypes is not None:
-        means = (0.5 * (scorer.descriptors + np.roll(scorer.descriptors, 1, axis=0))).astype(np.float32)
-        expected = dataclasses.replace(scorer, descriptors=means).prototypes()
-        _compare("prototypes", run(prototypes, {"descriptors": means}), expected)
-
-
-def _compare(output: str, exported: npt.NDArray[Any], expected: npt.NDArray[Any]) -> None:
-    difference = float(np.abs(exported - expected).max())
-    if not difference <= _TOLERANCE * float(np.abs(expected).max()):
-        raise OutputError(
-            f"the exported {output} differ from PyTorch's by {difference:.2g}, so nothing was written; "
-            "try another `opset` or other versions of torch and onnxruntime"
-        )
+        difference = float(np.abs(exported - expected).max())
+        if not difference <= _TOLERANCE * float(np.abs(expected).max()):
+            raise OutputError(
+                f"the exported {output} differ from PyTorch's by {difference:.2g}, so nothing was written; "
+                "try another `opset` or other versions of torch and onnxruntime"
+            )

@@ -66,15 +66,11 @@ class Scorer:
         return cls(model, job.method.name, job.config, data.class_names, data.descriptors, data.seen, data.d_z)
 
     def __repr__(self) -> str:
-        seen = int(self.seen.sum())
-        return (
-            f"Scorer(method={self.method!r}, {seen} seen and {len(self.seen) - seen} unseen classes, "
-            f"calibration={str(self.calibration)!r})"
-        )
+        sizes = f"{self.seen.sum()} seen and {(~self.seen).sum()} unseen classes"
+        return f"Scorer(method={self.method!r}, {sizes}, calibration={str(self.calibration)!r})"
 
     @property
     def d_a(self) -> int:
-        """Dimension of the descriptors."""
         return int(self.descriptors.shape[1])
 
     @property
@@ -240,9 +236,8 @@ class Scorer:
 
     def calibrated(self, calibration: Calibration, temperature: float | None = None) -> Self:
         """A scorer with another calibration and, if given, another temperature."""
-        return replace(
-            self, calibration=calibration, temperature=self.temperature if temperature is None else temperature
-        )
+        temperature = self.temperature if temperature is None else temperature
+        return replace(self, calibration=calibration, temperature=temperature)
 
     def _tensor(self, array: FloatArray) -> torch.Tensor:
         return torch.from_numpy(np.array(array, dtype=np.float32)).to(self.device)  # a copy: memory maps are read-only
@@ -291,25 +286,18 @@ class Scorer:
             tensors = load_tensors(content)
             descriptors = tensors.pop("descriptors").numpy()
             weights = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
-            model = method.build(config, int(document["descriptor_dim"]), int(document["feature_dim"]), weights)
+            d_z = int(document["feature_dim"])
+            model = method.build(config, int(document["descriptor_dim"]), d_z, weights)
             model.load_state_dict(weights)
+            model = model.to(pick_device(device)).eval()
             names, seen = tuple(document["class_names"]), np.array(document["seen"], dtype=bool)
             if not len(names) == len(seen) == len(descriptors):
                 raise ValueError("class names, seen mask and descriptors differ in length")
             temperature = float(document.get("temperature", 1.0))  # missing in old files
             if not (math.isfinite(temperature) and temperature > 0):
                 raise ValueError(f"temperature {temperature}")
-            return cls(
-                model.to(pick_device(device)).eval(),
-                document["method"],
-                config,
-                names,
-                descriptors,
-                seen,
-                int(document["feature_dim"]),
-                Calibration(**document["calibration"]),
-                temperature,
-            )
+            calibration = Calibration(**document["calibration"])
+            return cls(model, method.name, config, names, descriptors, seen, d_z, calibration, temperature)
         except ClassNormError:
             raise
         except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
@@ -323,8 +311,8 @@ def _read_model(folder: Path) -> tuple[dict[str, Any], bytes]:
     paths = (folder / "model.json", folder / "model.safetensors")
     for path in paths:
         if not path.is_file():
-            below = sorted(file.parent for file in folder.glob("*/model.json"))
-            hint = f"did you mean {below[0]}?" if below else "give the folder of a finished run"
+            below = min((file.parent for file in folder.glob("*/model.json")), default=None)
+            hint = f"did you mean {below}?" if below else "give the folder of a finished run"
             raise ModelError(f"{path}: no such file; {hint}")
     try:
         document = json.loads(paths[0].read_text(encoding="utf-8"))
