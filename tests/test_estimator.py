@@ -33,12 +33,12 @@ def test_scikit_learns_own_checks(estimator, check):
 @pytest.fixture(scope="module")
 def data():
     """Rows of seen classes to train on, rows of all classes to test on, and the table of all classes."""
-    made = synthetic(SyntheticConfig(classes=16, unseen=4, rows=960, features=32, attributes=12, noise=0.6))
+    dataset = synthetic(SyntheticConfig(classes=16, unseen=4, rows=960, features=32, attributes=12, noise=0.6))
     names = np.array([f"bird {c:02d}" for c in range(16)])
-    half = np.random.default_rng(0).permutation(made.test_rows)
-    parts = {"train": made.split.train, "test": half[::2], "calibration": half[1::2]}
-    rows = {part: (made.features[index], names[made.labels[index]]) for part, index in parts.items()}
-    return rows | {"table": pd.DataFrame(made.descriptors, index=names), "seen": made.seen}
+    half = np.random.default_rng(0).permutation(dataset.test_rows)
+    parts = {"train": dataset.split.train, "test": half[::2], "calibration": half[1::2]}
+    rows = {part: (dataset.features[index], names[dataset.labels[index]]) for part, index in parts.items()}
+    return rows | {"table": pd.DataFrame(dataset.descriptors, index=names), "seen": dataset.seen}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def fitted(data):
 
 
 @pytest.fixture
-def own(fitted):
+def mutable(fitted):
     """A copy to change."""
     return copy.deepcopy(fitted)
 
@@ -104,11 +104,11 @@ def test_named_classes_alone_compete(data, fitted):
 
 def test_top_ranks_by_score_and_gives_probabilities_of_all_classes(data, fitted):
     X, _ = data["test"]
-    found = fitted.top(X, k=3)
-    np.testing.assert_array_equal(found.classes[:, 0], fitted.predict(X))
+    top = fitted.top(X, k=3)
+    np.testing.assert_array_equal(top.classes[:, 0], fitted.predict(X))
     best = -np.sort(-fitted.predict_proba(X), axis=1)[:, :3]
-    np.testing.assert_allclose(found.probabilities, best, atol=1e-5)
-    assert (np.diff(found.scores, axis=1) <= 0).all()
+    np.testing.assert_allclose(top.probabilities, best, atol=1e-5)
+    assert (np.diff(top.scores, axis=1) <= 0).all()
 
 
 @pytest.mark.parametrize("kind", ["frame", "mapping", "array", "function"])
@@ -118,8 +118,8 @@ def test_descriptors_may_come_in_many_forms(data, kind):
     numbers = np.array([int(name[-2:]) for name in y])
     frame = table.set_axis(range(16), axis=0)
     forms = {"frame": frame, "mapping": dict(enumerate(table.to_numpy())), "array": table.to_numpy()}
-    given = forms.get(kind, lambda: frame.sample(frac=1, random_state=0))
-    clf = ClassNormClassifier(settings=FAST | {"calibration": "none"}).fit(X, numbers, descriptors=given)
+    descriptors = forms.get(kind, lambda: frame.sample(frac=1, random_state=0))
+    clf = ClassNormClassifier(settings=FAST | {"calibration": "none"}).fit(X, numbers, descriptors=descriptors)
     assert clf.classes_.tolist() == list(range(16))
     assert clf.classes_.dtype == numbers.dtype
     np.testing.assert_array_equal(clf.descriptors_, table.to_numpy(np.float32))
@@ -174,20 +174,20 @@ def test_classes_are_added_at_run_time(data):
     assert "aardvark" in clf.add_classes({"aardvark": np.ones(12)}).classes_[:1]
 
 
-def test_calibrating_lowers_the_calibration_error(data, own):
-    own.scorer_ = own.scorer_.calibrated(own.scorer_.calibration, 0.1)  # far too sure
-    assert own.calibrate(*data["calibration"]) is own
-    assert own.calibration_error_["after"] < 0.5 * own.calibration_error_["before"]
-    assert own.temperature_ != 0.1
-    assert own.scorer_.calibration.kind == "bias"
+def test_calibrating_lowers_the_calibration_error(data, mutable):
+    mutable.scorer_ = mutable.scorer_.calibrated(mutable.scorer_.calibration, 0.1)  # far too sure
+    assert mutable.calibrate(*data["calibration"]) is mutable
+    assert mutable.calibration_error_["after"] < 0.5 * mutable.calibration_error_["before"]
+    assert mutable.temperature_ != 0.1
+    assert mutable.scorer_.calibration.kind == "bias"
 
 
-def test_calibrating_on_seen_classes_alone_leaves_the_balance(data, own, fitted):
+def test_calibrating_on_seen_classes_alone_leaves_the_balance(data, mutable, fitted):
     X, y = data["calibration"]
-    seen = np.isin(y, own.classes_[own.seen_mask_])
-    own.calibrate(X[seen], y[seen])
-    assert own.scorer_.calibration == fitted.scorer_.calibration
-    np.testing.assert_array_equal(own.predict(X), fitted.predict(X))
+    seen = np.isin(y, mutable.classes_[mutable.seen_mask_])
+    mutable.calibrate(X[seen], y[seen])
+    assert mutable.scorer_.calibration == fitted.scorer_.calibration
+    np.testing.assert_array_equal(mutable.predict(X), fitted.predict(X))
 
 
 def test_a_saved_classifier_loads_with_the_same_answers(data, fitted, tmp_path):
@@ -234,7 +234,7 @@ def test_an_eval_set_is_scored_and_changes_nothing(data, fitted):
     assert again.scorer_.calibration == fitted.scorer_.calibration
 
 
-def test_stages_are_told_on_request(data, capsys):
+def test_verbose_prints_the_stages(data, capsys):
     ClassNormClassifier(settings=FAST, verbose=1).fit(*data["train"], descriptors=data["table"])
     assert capsys.readouterr().out.splitlines() == [
         "[ClassNormClassifier] validation 1/1",
@@ -316,19 +316,19 @@ def test_bad_parameters_are_refused_by_name_in_fit(params, message):
         ClassNormClassifier(**params).fit(np.eye(4), [0, 0, 1, 1])
 
 
-def test_bad_requests_of_a_fitted_classifier_are_refused(data, own):
+def test_bad_requests_of_a_fitted_classifier_are_refused(data, mutable):
     X, y = data["test"]
     for request, message in [
-        (lambda: own.predict(X, classes=["bird 99"]), "'bird 99' is none of the 16 classes"),
-        (lambda: own.predict(X, classes=[]), "at least one class"),
-        (lambda: own.predict_proba(X, classes=["bird 01", "bird 01"]), "none twice"),
-        (lambda: own.top(X, 0), "at least 1 class"),
-        (lambda: own.add_classes({"okapi": [1.0]}), "'okapi' has 1 dimensions; the model was trained on 12"),
-        (lambda: own.add_classes({"bird 01": np.ones(12)}), "known to the model with another descriptor"),
-        (lambda: own.add_classes({7: np.ones(12)}), "a descriptor is named 7"),
-        (lambda: own.add_classes(np.ones((1, 12))), "new classes need names"),
-        (lambda: own.calibrate(X, y[:-1]), "labels for"),
-        (lambda: own.calibrate(X, ["okapi"] * len(X)), "'okapi' is none of the 16 classes"),
+        (lambda: mutable.predict(X, classes=["bird 99"]), "'bird 99' is none of the 16 classes"),
+        (lambda: mutable.predict(X, classes=[]), "at least one class"),
+        (lambda: mutable.predict_proba(X, classes=["bird 01", "bird 01"]), "none twice"),
+        (lambda: mutable.top(X, 0), "at least 1 class"),
+        (lambda: mutable.add_classes({"okapi": [1.0]}), "'okapi' has 1 dimensions; the model was trained on 12"),
+        (lambda: mutable.add_classes({"bird 01": np.ones(12)}), "known to the model with another descriptor"),
+        (lambda: mutable.add_classes({7: np.ones(12)}), "a descriptor is named 7"),
+        (lambda: mutable.add_classes(np.ones((1, 12))), "new classes need names"),
+        (lambda: mutable.calibrate(X, y[:-1]), "labels for"),
+        (lambda: mutable.calibrate(X, ["okapi"] * len(X)), "'okapi' is none of the 16 classes"),
     ]:
         with pytest.raises(ValueError, match=message):
             request()

@@ -7,6 +7,7 @@
 20
 """
 
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["ClassNormClassifier", "Scorer", "__version__", "fit"]
 
 __version__ = version("classnorm")
+_MODULES = {"ClassNormClassifier": "classnorm.estimator", "Scorer": "classnorm.scoring", "fit": "classnorm.scoring"}
 
 
 def __getattr__(name: str) -> Any:
-    """Load PyTorch and scikit-learn only when something needs them, so that `classnorm --help` answers at once."""
-    if name == "ClassNormClassifier":
-        from classnorm.estimator import ClassNormClassifier
-
-        return ClassNormClassifier
-    if name in ("Scorer", "fit"):
-        from classnorm import scoring
-
-        return getattr(scoring, name)
-    raise AttributeError(f"module 'classnorm' has no attribute {name!r}")
+    """Import PyTorch and scikit-learn only on demand, so that `classnorm --help` is fast."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'classnorm' has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

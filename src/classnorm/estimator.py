@@ -1,4 +1,4 @@
-"""`ClassNormClassifier`: the scikit-learn face. Features and labels in, predictions for seen and unseen classes out."""
+"""`ClassNormClassifier`: a scikit-learn classifier for seen and unseen classes."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ Floats = npt.NDArray[np.float64]
 
 _FILE = "estimator.json"
 _FORMAT = "classnorm-estimator"
-# Without descriptors: one free prototype for each class, which a linear layer on one-hot descriptors is. A few dozen
-# rows need more than the usual 50 epochs, which count in thousands of rows, to be learnt at all.
+# Without descriptors: a linear layer on one-hot descriptors, that is, one free prototype per class. The default 50
+# epochs are meant for thousands of rows; a few dozen rows need more.
 _PLAIN = {"layers": 1, "lr": 0.03, "schedule": "cosine", "weight_decay": 0.0}
 _MIN_STEPS = 200
 _BLOCK = 256  # rows scored together
 
 
 class InputError(ClassNormError, ValueError):
-    """A mistake of the caller's, of the kind that scikit-learn expects."""
+    """A user error that is also a `ValueError`, as scikit-learn expects."""
 
 
 class TopClasses(NamedTuple):
@@ -61,7 +61,7 @@ class TopClasses(NamedTuple):
 
 @contextmanager
 def _value_errors() -> Iterator[None]:
-    """Turn errors of this library into ones that are `ValueError` as well."""
+    """Turn errors of this library into `InputError`."""
     try:
         yield
     except ClassNormError as error:
@@ -71,35 +71,33 @@ def _value_errors() -> Iterator[None]:
 class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Zero-shot classifier with the interface of scikit-learn.
 
-    Give `fit` a descriptor of every class, those without a single row in `X` too, and `predict` chooses among all of
-    them. Then features are used as they come, the recipe decides the rest, and the balance of seen and unseen classes
-    and the temperature of the probabilities are chosen on validation splits of the training rows, where there are 3
-    seen classes to split.
+    `fit` takes a descriptor of every class, including classes without rows in `X`, and `predict` chooses among all of
+    them. Features are used unchanged. The balance of seen and unseen classes and the temperature of the probabilities
+    are chosen on validation splits of the training rows if there are at least 3 seen classes.
 
-    Without descriptors it is an ordinary classifier with one prototype for each class of `y`. A cosine sees neither the
-    offset nor the norm of features, which often matter where there are few of them: so here they are standardized, and
-    a constant joins them.
+    Without descriptors it is an ordinary classifier with one prototype per class. Features are then standardized and
+    extended by a constant, because cosine similarity ignores their offset and norm.
 
     Args:
-        method: any name of `classnorm.methods.METHODS`.
-        recipe: a recipe of that method.
-        settings: fields of the method's config that differ from the recipe, as ``{"hidden": 512}``.
-        random_state: a number is the seed of the training; or a `RandomState` or None, from which one is drawn.
-        device: auto is CUDA where there is one, then MPS, then the CPU.
+        method: name of a method in `classnorm.methods.METHODS`.
+        recipe: name of a recipe of the method.
+        settings: config fields that override the recipe, e.g. ``{"hidden": 512}``.
+        random_state: seed of the training; a `RandomState` or None draws one.
+        device: "auto" uses CUDA if available, then MPS, then the CPU.
         verbose: 1 prints the stages of `fit`.
 
     Attributes:
-        classes_: all classes that compete, sorted: those of `y`, the unseen and the added ones. Columns of
-            `decision_function` and `predict_proba` and all attributes below are in this order.
+        classes_: all competing classes, sorted: those of `y`, unseen and added ones. The columns of
+            `decision_function` and `predict_proba` and the attributes below are in this order.
         seen_mask_: [n_classes], true for the classes of `y`.
         descriptors_: [n_classes, d_a].
-        prototypes_: [n_classes, d], what the method keeps of each class.
-        temperature_: probabilities are the softmax of scores divided by this.
-        validation_: what validation chose in `fit` and how well it did there; None where nothing was validated.
+        prototypes_: [n_classes, d], the representation of each class.
+        temperature_: divides the scores before the softmax of `predict_proba`.
+        validation_: the choice on validation splits and its scores there; None without validation.
         calibration_error_: expected calibration error before and after `calibrate`; None until then.
         eval_score_: score on the `eval_set` of `fit`; None without one.
         scorer_: the trained `Scorer`; its class names are the labels as text.
-        n_features_in_, feature_names_in_: as everywhere in scikit-learn.
+        n_features_in_, feature_names_in_: as in all scikit-learn estimators.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(60, 8)) + 3 * np.repeat(np.eye(3, 8), 20, axis=0)
@@ -133,13 +131,13 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train on the rows of `X`.
 
         Args:
-            X: [n, d_z] features; numbers without NaN.
-            y: [n] labels: text, whole numbers or booleans.
-            descriptors: one for each class of `y` and of any other class that shall compete: a DataFrame (the index
-                holds the classes), a mapping from class to vector, or an array. The rows of an array are the classes of
-                `y` in sorted order or, where it has more rows than these, the classes 0, 1, 2, … A function is called
-                for any of these: cross-validation cuts a table that happens to have as many rows as `X`.
-            eval_set: (X, y) to score after training, see `eval_score_`. Nothing is chosen by it.
+            X: [n, d_z] finite features.
+            y: [n] labels: text, integers or booleans.
+            descriptors: one per competing class, including all classes of `y`: a DataFrame indexed by class, a mapping
+                from class to vector, an array, or a function that returns any of these. The rows of an array are the
+                sorted classes of `y` or, if there are more rows, the classes 0, 1, 2, … Use a function in
+                cross-validation if the table has as many rows as `X`: scikit-learn would split it.
+            eval_set: (X, y) to score after training, see `eval_score_`. It does not affect the training.
         """
         X, y = validate_data(self, X, y, dtype=(np.float32, np.float64))
         check_classification_targets(y)
@@ -152,12 +150,12 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         missing = [label for label in seen.tolist() if label not in table]
         if missing:
             raise InputError(
-                f"class {missing[0]!r} of y is not among the {len(table)} descriptors; add it (if cross-validation cut "
-                "the table, which has as many rows as X: give a function that returns it)"
+                f"class {missing[0]!r} of y is not among the {len(table)} descriptors; add it (if cross-validation "
+                "split the table because it has as many rows as X: give a function that returns it)"
             )
         mean, scale = (None, None) if described else _moments(X)
         dataset = ZeroShotDataset.from_arrays(
-            _placed(X, mean, scale),
+            _standardized(X, mean, scale),
             np.searchsorted(classes, seen)[labels],
             [table[label] for label in classes.tolist()],
             [str(label) for label in classes.tolist()],
@@ -182,45 +180,43 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             print(f"[ClassNormClassifier] {stage}")
 
     def _changes(self, described: bool, n_seen: int, n_rows: int) -> dict[str, Any]:
-        """What differs from the recipe."""
+        """The settings that override the recipe."""
         changes: dict[str, Any] = {}
-        if not described or n_seen < 3:  # nothing to balance, or too few classes to hold one out
+        if not described or n_seen < 3:  # nothing to calibrate, or too few classes to hold one out
             changes["calibration"] = "none"
         if not described and self.method == "classnorm":
-            steps = -(-n_rows // ClassNormConfig.batch_size)  # of an epoch
+            steps = -(-n_rows // ClassNormConfig.batch_size)  # per epoch
             changes |= _PLAIN | {"epochs": max(ClassNormConfig.epochs, -(-_MIN_STEPS // steps))}
-        given = {name: v.item() if isinstance(v, np.generic) else v for name, v in (self.settings or {}).items()}
-        return changes | given
+        settings = (self.settings or {}).items()
+        return changes | {name: v.item() if isinstance(v, np.generic) else v for name, v in settings}
 
     def predict(self, X: Any, classes: Any = None) -> Array:
-        """The best class of each row, [n]; among `classes`, if given."""
+        """The best class of each row, [n]; only `classes` compete if given."""
         scorer, labels = self._competing(classes)
         return labels[_by_block(lambda rows: scorer.top(rows, 1).indices[:, 0], self._rows(X))]
 
     def predict_proba(self, X: Any, classes: Any = None) -> Floats:
-        """Probability of each class, [n, n_classes]; of `classes` alone and in their order, if given."""
-        scorer, _ = self._competing(classes)
-        return _by_block(scorer.probabilities, self._rows(X))
+        """Probability of each class, [n, n_classes]; only `classes` compete, in their order, if given."""
+        return _by_block(self._competing(classes)[0].probabilities, self._rows(X))
 
     def decision_function(self, X: Any, classes: Any = None) -> Floats:
-        """Calibrated scores, [n, n_classes]; of `classes` alone and in their order, if given.
+        """Calibrated scores, [n, n_classes]; only of `classes`, in their order, if given.
 
-        As scikit-learn wants it, where just two classes compete and none are named: [n], positive for the second.
+        For a classifier of two classes, and without `classes`: [n], positive for the second class.
         """
-        scorer, _ = self._competing(classes)
-        scores = _by_block(scorer.scores, self._rows(X))
+        scores = _by_block(self._competing(classes)[0].scores, self._rows(X))
         return scores[:, 1] - scores[:, 0] if classes is None and scores.shape[1] == 2 else scores
 
     def top(self, X: Any, k: int = 5) -> TopClasses:
-        """The k best classes of each row with scores and probabilities, in bounded memory however many classes."""
+        """The k best classes of each row with scores and probabilities, in bounded memory."""
         check_is_fitted(self)
         with _value_errors():
-            found = self.scorer_.top(self._rows(X), k)
-        return TopClasses(self.classes_[found.indices], found.scores, found.probabilities)
+            top = self.scorer_.top(self._rows(X), k)
+        return TopClasses(self.classes_[top.indices], top.scores, top.probabilities)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Between 0 and 1: the harmonic mean of the accuracies on seen and on unseen classes, each averaged over its
-        classes, if `y` has rows of both; else the share of right rows."""
+        """Harmonic mean of the per-class accuracies on seen and on unseen classes, between 0 and 1, if `y` has both;
+        otherwise the accuracy."""
         labels = column_or_1d(y)
         right = self.predict(X) == labels
         weights = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
@@ -236,10 +232,10 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @_value_errors()
     def add_classes(self, descriptors: Any) -> Self:
-        """Let more classes compete, from their descriptors alone: a mapping from class to vector, or a DataFrame."""
+        """Add unseen classes by their descriptors: a mapping from class to vector, or a DataFrame."""
         check_is_fitted(self)
         if not self._described:
-            raise InputError("the model was fitted without descriptors, so that none can describe a new class")
+            raise InputError("the model was fitted without descriptors, so none can describe a new class")
         if not isinstance(descriptors, Mapping) and not is_frame(descriptors):
             raise InputError("new classes need names: give a mapping from class to vector, or a DataFrame")
         table = descriptor_table(descriptors, self.classes_)
@@ -252,10 +248,10 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @_value_errors()
     def calibrate(self, X: Any, y: Any) -> Self:
-        """Balance seen against unseen classes and fit the temperature on rows that the training has not seen.
+        """Choose the bias of seen classes and the temperature on rows that were not used for training.
 
-        The balance, a bias on the scores of seen classes, is left as it is unless `y` has classes of both kinds.
-        `calibration_error_` says how far probabilities were off before and after, on these rows.
+        The bias stays unchanged unless `y` has both seen and unseen classes. `calibration_error_` has the expected
+        calibration error on these rows before and after.
         """
         check_is_fitted(self)
         labels = self._positions(y)
@@ -287,13 +283,14 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.scorer_.temperature
 
     def save(self, folder: Path | str) -> Path:
-        """Write the model (safetensors and JSON, as `Scorer.save`) and `estimator.json` into `folder`."""
+        """Write the model files of `Scorer.save` and `estimator.json` into `folder`, and return it."""
         check_is_fitted(self)
         folder = self.scorer_.save(folder)
         params = self.get_params()
         if not isinstance(params["random_state"], int):
             params["random_state"] = None
         names = getattr(self, "feature_names_in_", None)
+        mean, scale, feature_names = (None if a is None else a.tolist() for a in (self.mean_, self.scale_, names))
         document = {
             "format": _FORMAT,
             "version": 1,
@@ -301,10 +298,10 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "classes": self.classes_.tolist(),
             "label_type": self.classes_.dtype.str,
             "described": self._described,
-            "mean": None if self.mean_ is None else self.mean_.tolist(),
-            "scale": None if self.scale_ is None else self.scale_.tolist(),
+            "mean": mean,
+            "scale": scale,
             "features": self.n_features_in_,
-            "feature_names": None if names is None else names.tolist(),
+            "feature_names": feature_names,
             "validation": self.validation_,
             "calibration_error": self.calibration_error_,
             "eval_score": self.eval_score_,
@@ -314,79 +311,77 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, folder: Path | str, device: Device = "auto") -> Self:
-        """Read what `save` wrote."""
+        """Load a saved classifier."""
         path = Path(folder) / _FILE
         scorer = Scorer.load(folder, device)
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             if document["format"] != _FORMAT:
-                raise ValueError("another format")
+                raise ValueError("unknown format")
             result = cls(**document["params"])
             result.classes_ = np.array(document["classes"], dtype=document["label_type"])
             result._described = bool(document["described"])
-            result.mean_, result.scale_ = (
-                None if document[key] is None else np.array(document[key]) for key in ("mean", "scale")
-            )
+            moments = (document["mean"], document["scale"])
+            result.mean_, result.scale_ = (None if values is None else np.array(values) for values in moments)
             result.n_features_in_ = int(document["features"])
             if document["feature_names"] is not None:
                 result.feature_names_in_ = np.array(document["feature_names"], dtype=object)
             result.validation_, result.calibration_error_ = document["validation"], document["calibration_error"]
             result.eval_score_ = document["eval_score"]
             if [str(label) for label in result.classes_.tolist()] != list(scorer.class_names):
-                raise ValueError("other classes than the model's")
+                raise ValueError("its classes are not those of the model")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{path}: not a readable estimator ({error}); fit and save it again") from error
         result.scorer_, result.seen_mask_ = scorer, scorer.seen
         return result
 
     def _rows(self, X: Any) -> Array:
-        """Checked features, as the model takes them."""
+        """The features, checked and in the form that the model expects."""
         X = validate_data(self, X, dtype=(np.float32, np.float64), reset=False)
         with _value_errors():
-            return check_features(_placed(X, self.mean_, self.scale_), "X")
+            return check_features(_standardized(X, self.mean_, self.scale_), "X")
 
     def _competing(self, classes: Any) -> tuple[Scorer, Array]:
-        """The scorer of some classes, or of all, and their labels."""
+        """The scorer restricted to `classes`, if given, and their labels."""
         check_is_fitted(self)
         if classes is None:
             return self.scorer_, self.classes_
         index = self._positions(classes)
         if len(np.unique(index)) < max(1, len(index)):
-            raise InputError("classes must name at least one class, and none twice")
+            raise InputError("`classes` must name at least one class, and none twice")
         return self.scorer_.only([self.scorer_.class_names[i] for i in index]), self.classes_[index]
 
     def _positions(self, labels: Any) -> npt.NDArray[np.int64]:
-        """Of labels in `classes_`."""
+        """Positions of labels in `classes_`."""
         position = {label: i for i, label in enumerate(self.classes_.tolist())}
-        wanted = np.asarray(labels).ravel().tolist()
-        unknown = [label for label in wanted if label not in position]
-        if unknown:
+        try:
+            return np.array([position[label] for label in np.asarray(labels).ravel().tolist()], dtype=np.int64)
+        except KeyError as error:
             raise InputError(
-                f"{unknown[0]!r} is none of the {len(position)} classes; add it by its descriptor with add_classes"
-            )
-        return np.array([position[label] for label in wanted], dtype=np.int64)
+                f"{error.args[0]!r} is none of the {len(position)} classes; add its descriptor with add_classes"
+            ) from None
 
 
 def _by_block(score: Callable[[Array], Array], rows: Array) -> Array:
-    """`score` of all rows, in blocks of one size, the last one filled up with zeros.
+    """`score` of all rows, computed in blocks of a fixed size; the last one is padded with zeros.
 
-    The rounding of a matrix product depends on its shape. With a fixed one the scores of a row do not depend on the
-    rows that come with it, which scikit-learn's checks rely on.
+    The rounding of a matrix product depends on its shape. With a fixed shape, the scores of a row do not depend on the
+    other rows, which the checks of scikit-learn rely on.
     """
     padded = np.zeros((-(-len(rows) // _BLOCK) * _BLOCK, rows.shape[1]), dtype=rows.dtype)
     padded[: len(rows)] = rows
-    scored = [score(padded[start : start + _BLOCK]) for start in range(0, len(padded), _BLOCK)]
-    return np.concatenate(scored)[: len(rows)]
+    blocks = padded.reshape(-1, _BLOCK, rows.shape[1])
+    return np.concatenate([score(block) for block in blocks])[: len(rows)]
 
 
-def _placed(X: Array, mean: Floats | None, scale: Floats | None) -> Array:
-    """Features as they are or, of an ordinary classifier, standardized and with a constant as long as a mean row."""
+def _standardized(X: Array, mean: Floats | None, scale: Floats | None) -> Array:
+    """Without descriptors, standardized features and a constant as large as the typical row norm; else unchanged."""
     if mean is None or scale is None:
         return X
     return np.hstack([(X - mean) / scale, np.full((len(X), 1), np.sqrt(X.shape[1]))]).astype(np.float32)
 
 
 def _moments(X: Array) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of each feature; 1 for a constant one."""
+    """Mean and standard deviation of each feature; the latter is 1 for a constant feature."""
     mean, deviation = X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64)
     return mean, np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)

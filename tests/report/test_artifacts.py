@@ -45,7 +45,7 @@ def page(artifact):
     return reproduction_page([artifact], "Title <x>", "Introduction & more")
 
 
-def test_what_is_loaded_is_what_was_saved(artifact, tmp_path):
+def test_a_loaded_artifact_equals_the_saved_one(artifact, tmp_path):
     artifact.save(tmp_path)
     assert Artifact.load(tmp_path) == artifact
 
@@ -53,7 +53,7 @@ def test_what_is_loaded_is_what_was_saved(artifact, tmp_path):
 def test_artifacts_are_found_below_folders_in_a_stable_order_and_once(artifact, tmp_path):
     for name in ("b", "a", "c/d"):
         replace(artifact, name=name).save(tmp_path / name)
-    assert [found.name for found in find_artifacts([tmp_path, tmp_path / "a"])] == ["a", "b", "c/d"]
+    assert [artifact.name for artifact in find_artifacts([tmp_path, tmp_path / "a"])] == ["a", "b", "c/d"]
     assert find_artifacts([tmp_path / "nowhere"]) == []
 
 
@@ -149,7 +149,7 @@ def test_the_page_is_one_file_without_links_to_elsewhere(page):
     assert not re.search(r'(src|href)="(?!#|data:)', page)
 
 
-def test_markdown_links_the_plots_of_each_artifact_where_they_lie(artifact):
+def test_markdown_links_the_plots_of_each_artifact_in_its_folder(artifact):
     page = markdown_page([artifact, replace(artifact, name="other")], "T", "I", "pictures/{name}")
     assert re.findall(r"!\[.*?\]\((.*?)\)", page) == [
         "pictures/main/curve.png",

@@ -7,7 +7,7 @@ from classnorm.metrics import Calibration, gzsl_scores, side_scores
 from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.report import group_results
 from classnorm.report.calibration_curves import group_curves, shared_values
-from classnorm.report.plots import calibration_plot, styles
+from classnorm.report.plots import calibration_plot, group_styles
 from classnorm.results.run_folder import find_results
 
 
@@ -69,9 +69,9 @@ def test_runs_without_validation_have_a_test_curve_only(groups):
 
 
 def test_the_plot_draws_validation_dashed_test_solid_and_the_chosen_values_in_the_models_colour(groups):
-    look = styles(list(groups.values()))
-    figure = calibration_plot(list(groups.values()), look, "scale")
-    color = look[groups["validated"].label].color
+    styles = group_styles(list(groups.values()))
+    figure = calibration_plot(list(groups.values()), styles, "scale")
+    color = styles[groups["validated"].label].color
     for axes in figure.axes:
         mine = [line for line in axes.lines if line.get_color() == color]
         assert sorted(line.get_linestyle() for line in mine) == ["-", "--", ":", ":"]

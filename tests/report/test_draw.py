@@ -13,12 +13,12 @@ PNG = b"\x89PNG\r\n\x1a\n"
 KINDS = ("lines", "boxes", "histogram", "points")
 
 
-def line(label, model, y=(1.0, 2.0, 4.0), **more):
-    return Series(label, model, [1.0, 2.0, 3.0], list(y), **more)
+def line(label, model, y=(1.0, 2.0, 4.0), **options):
+    return Series(label, model, [1.0, 2.0, 3.0], list(y), **options)
 
 
-def plot(kind, *series, **more):
-    return Plot("name", kind, "A title", "across", "up", list(series), **more)
+def plot(kind, *series, **options):
+    return Plot("name", kind, "A title", "across", "up", list(series), **options)
 
 
 def of_kind(kind):
@@ -42,7 +42,7 @@ def test_a_plot_of_nothing_draws(kind):
 
 
 @pytest.mark.parametrize(("log_x", "log_y"), list(itertools.product([False, True], repeat=2)))
-def test_axes_are_logarithmic_where_it_is_said(log_x, log_y):
+def test_axes_are_logarithmic_on_request(log_x, log_y):
     (axes,) = draw(plot("lines", line("a", "Linear"), log_x=log_x, log_y=log_y)).axes
     assert (axes.get_xscale() == "log", axes.get_yscale() == "log") == (log_x, log_y)
 
@@ -66,7 +66,7 @@ def test_a_model_has_the_same_colour_in_two_plots_and_variants_differ_by_dashes(
     assert a.get_linestyle() == y.get_linestyle() == "-"
 
 
-def test_the_models_of_the_papers_figures_have_colours_of_their_own():
+def test_the_models_of_the_papers_figures_have_distinct_colours():
     models = ["3-layer MLP + CN", "3-layer MLP", "Linear", "2-layer MLP", "MLP classifier"]
     figure = draw(plot("lines", *(line(model, model) for model in models)))
     assert len({to_hex(drawn.get_color()) for drawn in figure.axes[0].lines}) == 5
@@ -89,7 +89,7 @@ def test_there_is_a_box_per_dataset(count):
     assert png(figure).startswith(PNG)
 
 
-def test_what_theory_expects_is_marked_beside_the_box():
+def test_the_theoretical_value_is_marked_beside_the_box():
     (axes,) = draw(plot("boxes", Series("a", "", [], [1.0, 2.0]), Series("b", "", [1.5], [1.0, 2.0]))).axes
     marks = [drawn for drawn in axes.lines if drawn.get_label() == "expected by theory"]
     assert [drawn.get_xydata().tolist() for drawn in marks] == [[[1.0, 1.5]]]

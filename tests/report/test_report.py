@@ -38,7 +38,7 @@ def test_mean_and_deviation_are_those_of_the_seeds(groups):
     assert groups[0].std("harmonic") == pytest.approx((sum((v - mean) ** 2 for v in values) / 2) ** 0.5)
 
 
-def test_groups_with_the_same_recipe_are_told_apart_by_what_differs(tmp_path):
+def test_groups_with_the_same_recipe_are_labelled_by_the_settings_that_differ(tmp_path):
     dataset = synthetic(SyntheticConfig(classes=10, unseen=3, rows=100, features=8))
     for hidden in (8, 16):
         _, config = resolve(dataset, hidden=hidden, epochs=1, calibration="none")
@@ -90,7 +90,7 @@ def test_the_page_is_well_formed_and_loads_nothing_from_outside(report):
     assert not re.search(r"@import|url\(", text)
 
 
-def test_the_pictures_are_pictures(report):
+def test_the_plots_are_valid_images(report):
     with Image.open(report / "curve.png") as image:
         assert image.size[0] > 600
         assert len(np.unique(np.asarray(image.convert("L")))) > 20
@@ -133,6 +133,6 @@ def test_the_page_shows_the_provenance_of_every_model(report_on_two_datasets):
     text = (report_on_two_datasets / "index.html").read_text()
     details = re.findall(r"<details><summary>.*?</details>", text)
     assert len(details) == 4
-    for part, own in zip(details, ("scale:0.9", "cuda:3") * 2, strict=True):
-        for fact in (" hog", "5p117", "toy split v2", "torch 2.99", "classnorm train", own):
+    for part, extra in zip(details, ("scale:0.9", "cuda:3") * 2, strict=True):
+        for fact in (" hog", "5p117", "toy split v2", "torch 2.99", "classnorm train", extra):
             assert fact in part

@@ -82,7 +82,7 @@ def test_settings_that_each_seed_chose_for_itself_do_not_part_the_seeds(write_st
     ]
 
 
-def test_other_streams_have_sections_of_their_own(write_stream, tmp_path):
+def test_different_streams_have_separate_sections(write_stream, tmp_path):
     stream = {"tasks": [2, 2, 2], "checksum": "", "part": [0, None]}
     write_stream(tmp_path / "a", MATRIX)
     write_stream(tmp_path / "b", MATRIX, stream=stream | {"image_split": "official"})
@@ -131,7 +131,7 @@ def test_a_stream_too_short_for_a_score_has_no_curve_of_it(write_stream, tmp_pat
     assert "| – |" in markdown_document(groups, {})
 
 
-def test_runs_and_streams_stand_on_one_page(runs, write_run, tmp_path):
+def test_runs_and_streams_share_one_page(runs, write_run, tmp_path):
     write_run(tmp_path / "run")
     groups = group_results(find_results([tmp_path / "run", runs]))
     written = {path.name for path in write_report(groups, tmp_path / "out", "both")}
@@ -152,7 +152,7 @@ def test_runs_and_streams_stand_on_one_page(runs, write_run, tmp_path):
         assert fact in page
 
 
-def test_strategies_with_other_seeds_are_said_to_be_on_other_orders(groups, tmp_path):
+def test_strategies_with_other_seeds_are_noted_to_run_on_different_orders(groups, tmp_path):
     write_report(groups, tmp_path, "")
     assert "different orders of the classes" in (tmp_path / "index.html").read_text(encoding="utf-8")
     write_report(groups[1:], tmp_path, "")

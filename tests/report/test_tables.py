@@ -10,16 +10,8 @@ from rich.console import Console
 
 from classnorm.report import group_results, latex_document, markdown_document, terminal_table
 from classnorm.report.differences import compare
-from classnorm.report.tables import (
-    Cell,
-    Table,
-    csv_document,
-    group_ranks,
-    html_table,
-    latex_table,
-    markdown_table,
-    results_table,
-)
+from classnorm.report.tables import csv_document, group_ranks, html_table, latex_table, markdown_table, results_table
+from classnorm.results.artifact import Cell, Table
 from classnorm.results.run_folder import find_results
 
 

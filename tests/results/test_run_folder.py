@@ -23,20 +23,20 @@ def write(folder, document, name="result.json"):
     return folder
 
 
-def test_a_result_that_says_nothing_is_a_run(tmp_path):
+def test_a_result_without_a_kind_is_a_run(tmp_path):
     result = Result.read(write(tmp_path, RUN))
     assert (result.kind, result.is_trial, result.scores["harmonic"]) == ("run", False, 50.0)
 
 
-@pytest.mark.parametrize(("name", "more"), [("result.json", {"kind": "stream"}), ("continual.json", {})])
-def test_streams_of_this_version_and_of_0_1_are_read(tmp_path, name, more):
-    result = Result.read(write(tmp_path, STREAM | more, name))
+@pytest.mark.parametrize(("name", "extra"), [("result.json", {"kind": "stream"}), ("continual.json", {})])
+def test_streams_of_this_version_and_of_0_1_are_read(tmp_path, name, extra):
+    result = Result.read(write(tmp_path, STREAM | extra, name))
     assert result.kind == result.document["kind"] == "stream"
     assert result.scores["mH"] == 50.0 and result.scores["forgetting"] != result.scores["forgetting"]  # NaN
     assert result_file(tmp_path) == tmp_path / name
 
 
-def test_the_new_file_name_goes_before_the_old_one(tmp_path):
+def test_the_new_file_name_takes_precedence_over_the_old_one(tmp_path):
     write(tmp_path, STREAM, "continual.json")
     write(tmp_path, RUN)
     assert Result.read(tmp_path).kind == "run"
@@ -49,8 +49,8 @@ def test_both_kinds_are_found_but_no_trials_of_a_validation_sequence(tmp_path):
     write(tmp_path / "c", STREAM | {"kind": "stream", "stream": {"part": [3, None]}})
     write(tmp_path / "validation" / "d", STREAM | {"kind": "stream", "stream": {"part": [0, 3]}})
     write(tmp_path / "validation" / "e", STREAM | {"stream": {"part": [0, 3]}}, "continual.json")
-    found = find_results([tmp_path, tmp_path / "a"])
-    assert [(result.folder.name, result.kind) for result in found] == [("a", "run"), ("b", "stream"), ("c", "stream")]
+    results = find_results([tmp_path, tmp_path / "a"])
+    assert [(result.folder.name, result.kind) for result in results] == [("a", "run"), ("b", "stream"), ("c", "stream")]
     with pytest.raises(DataError, match="no finished run but trials of a validation sequence"):
         find_results([tmp_path / "validation"])
 
@@ -59,12 +59,12 @@ def test_a_folder_without_a_result_is_unfinished(tmp_path):
     assert not result_file(tmp_path).is_file()
     with pytest.raises(DataError, match=r"result\.json: no such file"):
         Result.read(tmp_path)
-    with pytest.raises(DataError, match="holds no finished run; look for"):
+    with pytest.raises(DataError, match="holds no finished run; choose a folder with a result"):
         find_results([tmp_path])
 
 
 @pytest.mark.parametrize("missing", ["scores", "stream", "per_task", "matrix"])
-def test_a_stream_that_lacks_a_part_is_not_readable(tmp_path, missing):
+def test_a_stream_without_a_required_key_is_not_readable(tmp_path, missing):
     document = {name: value for name, value in STREAM.items() if name != missing}
     with pytest.raises(DataError, match="not a readable result"):
         Result.read(write(tmp_path, document, "continual.json"))

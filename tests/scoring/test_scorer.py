@@ -182,11 +182,11 @@ def ranked(scorer, features, k):
 @pytest.mark.parametrize("calibration", ["none", "bias:0.5", "scale:0.8"])
 def test_the_top_classes_are_those_that_sorting_all_scores_gives(scorer, small_dataset, k, calibration):
     chosen = scorer.calibrated(Calibration.parse(calibration), 0.7)
-    found = chosen.top(small_dataset.features, k)
+    top = chosen.top(small_dataset.features, k)
     indices, scores, probabilities = ranked(chosen, small_dataset.features, k)
-    np.testing.assert_array_equal(found.indices, indices)
-    np.testing.assert_array_equal(found.scores, scores)
-    np.testing.assert_allclose(found.probabilities, probabilities, rtol=1e-4, atol=1e-7)
+    np.testing.assert_array_equal(top.indices, indices)
+    np.testing.assert_array_equal(top.scores, scores)
+    np.testing.assert_allclose(top.probabilities, probabilities, rtol=1e-4, atol=1e-7)
 
 
 def test_top_does_the_same_in_small_blocks_of_rows_and_classes(scorer, small_dataset, monkeypatch):
@@ -194,10 +194,10 @@ def test_top_does_the_same_in_small_blocks_of_rows_and_classes(scorer, small_dat
     _, scores, probabilities = ranked(scorer, rows, 6)
     monkeypatch.setattr(scorer_module, "_BATCH_BYTES", 4 * 64 * 9)  # 9 classes, 9 rows
     monkeypatch.setattr(scorer_module, "_CHUNK", 50)
-    found = scorer.top(rows, 6)
-    np.testing.assert_allclose(found.scores, scores, atol=1e-4)
-    np.testing.assert_allclose(found.probabilities, probabilities, atol=1e-5)
-    again = np.take_along_axis(scorer.scores(rows), found.indices, 1)
+    top = scorer.top(rows, 6)
+    np.testing.assert_allclose(top.scores, scores, atol=1e-4)
+    np.testing.assert_allclose(top.probabilities, probabilities, atol=1e-5)
+    again = np.take_along_axis(scorer.scores(rows), top.indices, 1)
     np.testing.assert_allclose(again, scores, atol=1e-4)
 
 
@@ -207,10 +207,10 @@ def test_among_equal_classes_the_first_ones_are_the_top(scorer, small_dataset, c
     copies = scorer.only(["class 03"]).add_classes({f"copy {i:02d}": scorer.descriptors[3] for i in range(30)})
     copies = copies.calibrated(Calibration.parse(calibration))
     zeros = np.zeros((4, 64), np.float32)  # a zero feature has the same score for every class
-    found = copies.top(zeros, 5)
-    np.testing.assert_array_equal(found.indices, ranked(copies, zeros, 5)[0])
+    top = copies.top(zeros, 5)
+    np.testing.assert_array_equal(top.indices, ranked(copies, zeros, 5)[0])
     start = 0 if calibration == "none" else 1
-    assert found.indices[0].tolist() == [start, start + 1, start + 2, start + 3, start + 4]
+    assert top.indices[0].tolist() == [start, start + 1, start + 2, start + 3, start + 4]
 
 
 def test_top_of_no_rows_is_empty_and_of_no_classes_an_error(scorer):

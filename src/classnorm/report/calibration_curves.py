@@ -1,4 +1,4 @@
-"""U, S and H of groups against the calibration of seen scores, on validation as recorded and on the test rows."""
+"""U, S and H of a group against the calibration of seen scores, on validation and test rows."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class GroupCurves:
 
     test: CalibrationCurves
     validation: CalibrationCurves | None
-    """None where no run of the group was validated."""
+    """None without validation."""
     chosen: list[float]
-    """One value per run, of those calibrated by this kind; 1 and 0 for a run without calibration."""
+    """The value of each run with this kind of calibration; 1 (scale) or 0 (bias) for runs without calibration."""
 
 
 def shared_values(groups: Sequence[Group], kind: Kind) -> Floats:
-    """Values over the range of all the groups' curves, so that they can be drawn into one plot."""
+    """Values that span the curves of all groups, for a shared axis."""
     ranges = []
     for result in (result for group in groups for result in group.results):
         recorded = _recorded(result, kind)
@@ -57,20 +57,18 @@ def _calibration(result: Result) -> Calibration:
 
 
 def _recorded(result: Result, kind: Kind) -> dict[str, Any] | None:
-    """The run's curves on validation; runs without validation, and of older versions, have none."""
+    """The validation curves of a run; None without validation and in runs of older versions."""
     record: dict[str, Any] | None = ((result.document.get("validation") or {}).get("curves") or {}).get(kind)
     return record
 
 
 def _validation(group: Group, kind: Kind, values: Floats) -> CalibrationCurves | None:
-    """Mean over the seeds, each known over a range of its own; NaN where not all of them are."""
+    """Mean over seeds; NaN outside the range that the curves of all seeds share."""
     records = [record for result in group.results if (record := _recorded(result, kind))]
     if not records:
         return None
-    mean = {
-        name: np.mean(
-            [np.interp(values, record["value"], record[name], left=np.nan, right=np.nan) for record in records], axis=0
-        )
+    curves = (
+        [np.interp(values, record["value"], record[name], left=np.nan, right=np.nan) for record in records]
         for name in ("unseen", "seen", "harmonic")
-    }
-    return CalibrationCurves(values, **mean)
+    )
+    return CalibrationCurves(values, *(np.mean(curve, axis=0) for curve in curves))

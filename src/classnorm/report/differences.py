@@ -1,4 +1,4 @@
-"""Each model against a reference, with the uncertainty that the choice of test classes leaves."""
+"""Differences between models and a reference, with bootstrap intervals over the test classes."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ __all__ = ["MEANING", "Comparison", "compare", "reference_label"]
 _RESAMPLES = 4000
 
 MEANING = (
-    "Percentage points, model minus reference; in brackets the middle 95 % of the differences that "
-    f"{_RESAMPLES} paired resamples of the test classes give (seen and unseen classes apart, accuracies averaged over "
-    "seeds). The interval says how far the difference hangs on which classes happen to be tested. It is no "
-    "significance test over seeds: of those there are too few."
+    "Percentage points, model minus reference; in brackets, the middle 95 % of the differences over "
+    f"{_RESAMPLES} paired resamples of the test classes (seen and unseen classes separately, accuracies averaged over "
+    "seeds). The interval shows how much the difference depends on the choice of test classes. It is not a "
+    "significance test over seeds, of which there are too few."
 )
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The models of one dataset against one of them."""
+    """The models of one dataset compared with one of them."""
 
     reference: Group
     differences: dict[str, dict[str, Difference]]
-    """Label of each other group → `unseen`, `seen` and `harmonic`."""
+    """Label of every other group → differences in `unseen`, `seen` and `harmonic`."""
 
 
 def compare(groups: Sequence[Group], reference: str | None = None) -> Comparison:
-    """Every group of a dataset against the group of that label or, where there is none, the one with the best H."""
+    """Compare the groups of a dataset with the one labelled `reference`, or with the best by H if there is none."""
     base = next((group for group in groups if group.label == reference), None) or best_group(groups)
     tables = {group.label: group.classes.accuracies for group in groups}
     return Comparison(
@@ -46,15 +46,15 @@ def compare(groups: Sequence[Group], reference: str | None = None) -> Comparison
 
 
 def reference_label(groups: Sequence[Group], against: str) -> str:
-    """The label that `against` means: a label, the folder of its runs, or a part of just one label."""
+    """Resolve `against`: a label, a substring of exactly one label, or the folder of the runs."""
     labels = list(dict.fromkeys(group.label for group in groups))
     if against in labels:
         return against
     folder = Path(against).resolve()
     inside = {g.label for g in groups for result in g.results if result.folder.resolve().is_relative_to(folder)}
-    found = inside or {label for label in labels if against in label}
-    if not found:
+    matches = inside or {label for label in labels if against in label}
+    if not matches:
         raise unknown_name("model", against, labels)
-    if len(found) > 1:
-        raise ConfigError(f"--against {against!r} could be any of: {'; '.join(sorted(found))}")
-    return found.pop()
+    if len(matches) > 1:
+        raise ConfigError(f"`against={against!r}` could be any of: {'; '.join(sorted(matches))}")
+    return matches.pop()

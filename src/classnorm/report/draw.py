@@ -1,4 +1,4 @@
-"""Draw a plot from its description; a model has the same colour in every plot, a variant the same dashes."""
+"""Draws `Plot` data; a model has the same colour in every plot, a variant the same dashes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from classnorm.report.plots import COLORS, Style, legend, new_figure, plain
-from classnorm.results.artifact import Plot, Series
+from classnorm.report.plots import COLORS, Style, legend, new_figure, plain, wrapped
+from classnorm.results.artifact import Plot
 from classnorm.results.numbers import number_text
 
 __all__ = ["draw"]
@@ -50,27 +50,24 @@ _DASHES: dict[str, Any] = {
 }
 _BOX = "#C9DCEB"
 _NUMBERED = 15  # a heat map with more rows shows no numbers
-_LETTER, _LINE = 3.9, 8.5  # points that a letter is wide and a line is high, in names of 7 points
+_LETTER, _LINE = 3.9, 8.5  # width of a letter and height of a line at a font size of 7, in points
 
 
-def draw(plot: Plot, look: Mapping[str, Style] | None = None) -> Figure:
-    """The figure of a plot; lines whose labels are in `look` are drawn in that style."""
+def draw(plot: Plot, styles: Mapping[str, Style] = {}) -> Figure:
+    """The figure of a plot; lines of models in `styles` have that style."""
     if plot.kind == "heatmap":
         return _heatmap(plot)
-    lines = len(plot.series) if plot.kind == "lines" else 1
-    figure = new_figure(3.0, lines + len(plot.lines_at))
+    labels = {series.label for series in plot.series} if plot.kind == "lines" else {""}
+    figure = new_figure(3.0, len(labels) + len(plot.lines_at))
     axes = figure.subplots()
+    axes.set(xscale="log" if plot.log_x else "linear", yscale="log" if plot.log_y else "linear")
     if plot.kind == "lines":
-        _lines(axes, plot, look or {})
+        _lines(axes, plot, styles)
     else:
         {"boxes": _boxes, "histogram": _histogram, "points": _points}[plot.kind](axes, plot)
     handles: list[Any] = list(axes.get_legend_handles_labels()[0])
     for label, height in plot.lines_at.items():
         handles.append(axes.axhline(height, color="0.4", linewidth=0.9, linestyle=(0, (2, 2)), label=label, zorder=1))
-    if plot.log_x:
-        axes.set_xscale("log")
-    if plot.log_y:
-        axes.set_yscale("log")
     axes.set(xlabel=plot.x_label, ylabel=plot.y_label)
     axes.set_title(textwrap.fill(plot.title, 58), fontsize=10)
     plain(axes)
@@ -78,33 +75,24 @@ def draw(plot: Plot, look: Mapping[str, Style] | None = None) -> Figure:
     return figure
 
 
-def _color(series: Series) -> str:
-    return _MODELS.get(series.model, _BLUE)
-
-
-def _lines(axes: Axes, plot: Plot, look: Mapping[str, Style]) -> None:
+def _lines(axes: Axes, plot: Plot, styles: Mapping[str, Style]) -> None:
     for series in plot.series:
-        style = look.get(series.label) or Style(
-            _color(series), _DASHES.get(series.variant, "-"), "o" if series.model == "measured" else ""
-        )
-        axes.plot(
-            series.x,
-            series.y,
-            color=style.color,
-            linestyle=style.dash,
-            linewidth=1.4,
-            marker=style.marker,
-            markersize=4,
-            label=textwrap.fill(series.label, 60),
-        )
+        marker = "o" if series.model == "measured" else ""
+        standard = Style(_MODELS.get(series.model, _BLUE), _DASHES.get(series.variant, "-"), marker)
+        style = styles.get(series.model, standard)
+        look = {"color": style.color, "linestyle": style.dash, "linewidth": 1.4, "marker": style.marker}
+        every = max(1, len(series.x) // 10)
+        axes.plot(series.x, series.y, label=wrapped(series.label), markersize=4, markevery=every, **look)
         if series.low is not None and series.high is not None:
             axes.fill_between(series.x, series.low, series.high, color=style.color, alpha=0.15, linewidth=0)
     if all(value.is_integer() for series in plot.series for value in map(float, series.x)):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if plot.limits:
+        axes.set_ylim(*plot.limits)
 
 
 def _heatmap(plot: Plot) -> Figure:
-    """A square of cells, with values where there is room; a line separates tasks learnt from tasks to come."""
+    """A square of cells, with their values if there is room; a line separates past from future tasks."""
     values = np.array([series.y for series in plot.series])
     low, high = plot.limits or (0.0, 100.0)
     figure = new_figure(4.1, 0)
@@ -118,8 +106,8 @@ def _heatmap(plot: Plot) -> Figure:
             color = "white" if value - low > 0.65 * (high - low) else "0.15"
             size = 9 if len(values) <= 10 else 6.5
             axes.text(column, row, number_text(value, 0), ha="center", va="center", fontsize=size, color=color)
-    steps = np.arange(len(values)) - 0.5
-    axes.step([*steps, len(values) - 0.5], [*steps, len(values) - 0.5], where="post", color=_RED, linewidth=1.2)
+    edges = np.arange(len(values) + 1) - 0.5
+    axes.step(edges, edges, where="post", color=_RED, linewidth=1.2)
     axes.set(xlabel=plot.x_label, ylabel=plot.y_label)
     axes.set_title(textwrap.fill(plot.title, 58), fontsize=10)
     axes.spines[:].set_visible(False)
@@ -147,19 +135,15 @@ def _boxes(axes: Axes, plot: Plot) -> None:
 
 
 def _points(axes: Axes, plot: Plot) -> None:
-    """Each with its name beside, the lower one moved down where two would overlap; the paper's model has its colour."""
+    """Points with their labels beside them; of two labels that would overlap, the lower one moves down."""
     for series in plot.series:
         axes.plot(series.x, series.y, "o", color=_MODELS.get(series.model, "0.45"), markersize=6)
-    if plot.log_x:
-        axes.set_xscale("log")
     axes.margins(x=0.12, y=0.12)
     axes.autoscale_view()
-    figure = axes.get_figure()
-    assert figure is not None
-    scale = 72.0 / figure.get_dpi()  # everything below in points
+    scale = 72.0 / axes.figure.dpi  # everything below is in points
     right = axes.transAxes.transform((1.0, 0.0))[0] * scale
     points = {series.label: axes.transData.transform((series.x[0], series.y[0])) * scale for series in plot.series}
-    taken = [(x - 4.0, x + 4.0, y) for x, y in points.values()]  # left end, right end, height of points and names
+    taken = [(x - 4.0, x + 4.0, y) for x, y in points.values()]  # left and right end and height of points and labels
     for series in sorted(plot.series, key=lambda s: (-s.y[0], s.x[0])):
         x, y = points[series.label]
         width = _LETTER * len(series.label)
@@ -169,15 +153,8 @@ def _points(axes: Axes, plot: Plot) -> None:
             height -= 0.5
         taken.append((beside, beside + width, height))
         leader = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5} if y - height > _LINE / 2 else None
-        axes.annotate(
-            series.label,
-            (series.x[0], series.y[0]),
-            xytext=(beside - x, height - y),
-            textcoords="offset points",
-            fontsize=7,
-            va="center",
-            arrowprops=leader,
-        )
+        place: dict[str, Any] = {"xytext": (beside - x, height - y), "textcoords": "offset points", "va": "center"}
+        axes.annotate(series.label, (series.x[0], series.y[0]), fontsize=7, arrowprops=leader, **place)
 
 
 def _histogram(axes: Axes, plot: Plot) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from classnorm.report.class_results import worst_classes
@@ -19,38 +18,41 @@ from classnorm.report.provenance import facts
 from classnorm.report.streams import STEPS, step_table
 from classnorm.report.stylesheet import STYLE
 from classnorm.report.summary import Group, best_group, unseen_examples
-from classnorm.report.tables import Cell, Table, difference_table, html_table, results_note, results_table
+from classnorm.report.tables import difference_table, html_dot, html_table, results_note, results_table
+from classnorm.results.artifact import Table
 
 __all__ = ["Section", "html_document", "html_image", "page"]
 
 
 @dataclass(frozen=True)
 class Section:
-    """All there is to say about one dataset, or one stream."""
+    """The results on one dataset or one stream."""
 
     name: str
     groups: Sequence[Group]
     comparison: Comparison | None
-    """None for streams."""
-    pictures: Mapping[str, bytes]
-    """What it shows → PNG file."""
+    """None for streams and for a single model."""
+    plots: Mapping[str, bytes]
+    """Name → PNG."""
 
 
-def page(sections: Sequence[Section], look: Mapping[str, Style], title: str, more: Sequence[str] = ()) -> str:
-    """The page for results on one or several datasets, with further sections after them."""
-    colors = {label: style.color for label, style in look.items()}
+def page(
+    sections: Sequence[Section], styles: Mapping[str, Style], title: str, extra_sections: Sequence[str] = ()
+) -> str:
+    """The page of all results, followed by extra sections of HTML."""
+    colors = {label: style.color for label, style in styles.items()}
     parts = [f"<h1>{html.escape(title)}</h1>"]
     for section in sections:
         parts += (_stream_section if section.groups[0].is_stream else _section)(section, colors)
     meanings = dict(pair for section in sections for pair in section.groups[0].scores.values())
     words = "".join(f"<dt>{short}</dt><dd>{html.escape(text)}</dd>" for short, text in meanings.items())
     scores = f"<h2>What the scores mean</h2><p>Percent, averaged over classes.</p><dl>{words}</dl>"
-    return html_document(title, [*parts, *more, *([scores] if words else [])])
+    return html_document(title, [*parts, *extra_sections, scores if words else ""])
 
 
 def html_document(title: str, parts: Sequence[str]) -> str:
-    """The frame of a page."""
-    footer = "<footer>Made by classnorm, which chooses no setting by test scores.</footer>"
+    """A complete page with these parts as its body."""
+    footer = "<footer>Made with classnorm, which never uses test scores to choose settings.</footer>"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -60,26 +62,30 @@ def html_document(title: str, parts: Sequence[str]) -> str:
 
 def _section(section: Section, colors: Mapping[str, str]) -> list[str]:
     groups, best = section.groups, best_group(section.groups)
+    dataset = groups[0].results[0].document["dataset"]
+    sizes, features = dataset["sizes"], html.escape(dataset["provenance"].get("features", ""))
     return [
-        _heading(section),
+        f"<h2>{html.escape(section.name)}</h2><p>{sizes['seen_classes']} seen and {sizes['unseen_classes']} unseen "
+        f"classes, {sizes['train_rows']} training rows, {sizes['test_seen_rows']} + {sizes['test_unseen_rows']} test "
+        f"rows, {sizes['feature_dim']}-d {features} features.</p>",
         _results(groups, colors),
         _differences(section.comparison, colors),
-        _plots(section, "Seen against unseen classes", "", {"curve": "Seen–unseen curves"}),
+        _plots(section, "Seen against unseen classes", {"curve": "Seen–unseen curves"}),
         _plots(
             section,
             "Calibration",
-            "What becomes of the scores as the seen ones are scaled, or lowered by a bias. Solid: test; dashed: "
-            "validation, for runs that have it. Dotted: the values in use, chosen on validation or given by hand.",
             {
                 "calibration": "U, S and H against the scale of the seen scores",
                 "calibration-bias": "U, S and H against the bias of the seen scores",
             },
+            "The scores of seen classes are multiplied by a scale or reduced by a bias. Solid: test; dashed: "
+            "validation, if available. Dotted: the values in use, chosen on validation or set by hand.",
         ),
-        _plots(section, "Classes one by one", "", {"classes": "Accuracy of the single classes"}),
+        _plots(section, "Accuracy by class", {"classes": "Accuracy of each class"}),
         _class_list(groups),
         _confusions(best),
         _gallery(best),
-        _plots(section, "Training", "", {"training": "Training loss by epoch"}),
+        _plots(section, "Training", {"training": "Training loss by epoch"}),
         _provenance(groups, colors),
     ]
 
@@ -88,32 +94,31 @@ def _stream_section(section: Section, colors: Mapping[str, str]) -> list[str]:
     groups = section.groups
     document = groups[0].results[0].document
     sizes = ", ".join(map(str, document["stream"]["tasks"]))
-    inputs = f"the images, with {document['encoder']} trained along" if document["encoder"] else "features"
+    inputs = f"images, together with the encoder {document['encoder']}" if document["encoder"] else "features"
     seeds = {tuple(result.document["seed"] for result in group.results) for group in groups}
-    notes = ["After each task all classes compete, those still to come as well."]
+    notes = ["After each task all classes compete, including those still to come."]
     if before := document["stream"]["part"][0]:
-        notes.append(f"The first {before} tasks chose settings and are left out; those reported are counted from 1.")
+        notes.append(f"The first {before} tasks served to choose settings; the tasks below are numbered from 1.")
     if len(seeds) > 1:
-        notes.append("The strategies ran with different seeds, that is, on different orders of the classes.")
-    numbers = (_details(group, colors, html_table(step_table(group), {})) for group in groups)
+        notes.append("The strategies ran with different seeds, and therefore on different orders of the classes.")
     return [
         f"<h2>{html.escape(section.name)}</h2><p>Tasks of {sizes} classes, {document['stream']['image_split']} image "
-        f"split, learnt from {html.escape(inputs)}. {' '.join(notes)}</p>",
+        f"split, trained on {html.escape(inputs)}. {' '.join(notes)}</p>",
         _results(groups, colors),
         _plots(
             section,
             "Task by task",
-            "Lines: mean over seeds; bands: from the lowest to the highest seed.",
             {f"stream-{name}": meaning for name, (_, meaning) in STEPS.items()},
+            "Lines: mean over seeds; bands: range of the seeds.",
         ),
         "<h4>In numbers</h4>",
-        *numbers,
+        *(_details(group, colors, html_table(step_table(group))) for group in groups),
         _plots(
             section,
             "Accuracy on each task after each task",
-            "Percent, all classes competing, mean over seeds. Below the line: tasks already learnt; a column that "
-            "fades downwards is a task being forgotten. Above it: tasks still to come, known by descriptions only.",
             {f"stream-matrix-{i}": f"Accuracy on each task, {g.label}" for i, g in enumerate(groups, start=1)},
+            "Percent, all classes competing, mean over seeds. Below the line: tasks already learnt; a column that "
+            "fades downwards is a task being forgotten. Above it: tasks still to come, known only from descriptors.",
         ),
         _provenance(groups, colors),
     ]
@@ -125,65 +130,50 @@ def _results(groups: Sequence[Group], colors: Mapping[str, str]) -> str:
     return f'{html_table(table, colors)}<p class="note">{results_note(groups)}.{marks}</p>'
 
 
-def _heading(section: Section) -> str:
-    record = section.groups[0].results[0].document["dataset"]
-    sizes = record["sizes"]
-    return (
-        f"<h2>{html.escape(section.name)}</h2><p>{sizes['seen_classes']} seen and {sizes['unseen_classes']} unseen "
-        f"classes, {sizes['train_rows']} training rows, {sizes['test_seen_rows']} + {sizes['test_unseen_rows']} test "
-        f"rows, {sizes['feature_dim']}-d {html.escape(record['provenance'].get('features', ''))} features.</p>"
-    )
-
-
 def _differences(comparison: Comparison | None, colors: Mapping[str, str]) -> str:
-    if comparison is None or not comparison.differences:
+    if comparison is None:
         return ""
     table = html_table(difference_table(comparison), colors)
     return f'<h3>Differences</h3>{table}<p class="note">{html.escape(MEANING)}</p>'
 
 
-def _plots(section: Section, heading: str, text: str, captions: Mapping[str, str]) -> str:
-    pictures = [html_image(section.pictures[name], captions[name]) for name in captions if name in section.pictures]
-    if not pictures:
+def _plots(section: Section, heading: str, captions: Mapping[str, str], text: str = "") -> str:
+    images = [html_image(section.plots[name], caption) for name, caption in captions.items() if name in section.plots]
+    if not images:
         return ""
-    words = f"<p>{html.escape(text)}</p>" if text else ""
-    return f'<h3>{html.escape(heading)}</h3>{words}<div class="plots">{"".join(pictures)}</div>'
+    paragraph = f"<p>{html.escape(text)}</p>" if text else ""
+    return f'<h3>{html.escape(heading)}</h3>{paragraph}<div class="plots">{"".join(images)}</div>'
 
 
 def _class_list(groups: Sequence[Group]) -> str:
-    """Every test class with its accuracy under each model, the worst of the best model first."""
+    """Every test class with its accuracy under each model, ordered by the best model, worst class first."""
     classes = best_group(groups).classes
     accuracies = [group.classes.accuracies.mean(axis=0) for group in groups]
-    order = np.argsort(best_group(groups).classes.accuracies.mean(axis=0), kind="stable")
-    body = [
-        [Cell(classes.names[c]), Cell("seen" if classes.seen[c] else "unseen"), Cell(str(classes.rows[c]))]
-        + [Cell(f"{accuracy[c]:.0f}") for accuracy in accuracies]
-        for c in order
+    rows = [
+        [classes.names[c], "seen" if classes.seen[c] else "unseen", str(classes.rows[c])]
+        + [f"{accuracy[c]:.0f}" for accuracy in accuracies]
+        for c in np.argsort(classes.accuracies.mean(axis=0), kind="stable")
         if classes.rows[c]
     ]
-    table = html_table(Table("", ["class", "", "rows", *(g.label for g in groups)], body), {})
-    table = table.replace('class="scroll"', 'class="scroll tall"', 1)
-    return f'<details class="classes"><summary>All {len(body)} classes in numbers</summary>{table}</details>'
+    table = html_table(Table.of("", ["class", "", "rows", *(g.label for g in groups)], rows), kind="tall")
+    return f'<details class="classes"><summary>All {len(rows)} classes in numbers</summary>{table}</details>'
 
 
 def _confusions(group: Group) -> str:
-    worst = worst_classes(group.classes)
-    lines = []
-    for c in worst:
-        taken_for = ", ".join(f"{html.escape(name)} {share:.0f}\N{NO-BREAK SPACE}%" for name, share in c.taken_for)
-        side = "seen" if c.seen else "unseen"
-        cells = (html.escape(c.name), side, str(c.rows), f"{c.accuracy:.0f}", taken_for)
-        lines.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    rows = []
+    for c in worst_classes(group.classes):
+        confusions = ", ".join(f"{name} {share:.0f}\N{NO-BREAK SPACE}%" for name, share in c.taken_for)
+        rows.append([c.name, "seen" if c.seen else "unseen", str(c.rows), f"{c.accuracy:.0f}", confusions])
+    table = Table.of("", ["class", "", "rows", "right, %", "taken for"], rows)
     return (
-        f"<h3>What the worst classes are taken for</h3><p>The {len(worst)} classes with the lowest accuracy under "
-        f"{html.escape(group.label)}, and the classes most of their test rows go to, over all seeds.</p>"
-        '<div class="scroll"><table class="words"><thead><tr><th>class</th><th></th><th>rows</th>'
-        f"<th>right, %</th><th>taken for</th></tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+        f"<h3>What the worst classes are taken for</h3><p>The {len(rows)} classes with the lowest accuracy under "
+        f"{html.escape(group.label)}, and the most frequent wrong predictions of their test rows, over all seeds.</p>"
+        + html_table(table, kind="words")
     )
 
 
 def _gallery(group: Group) -> str:
-    """Unseen test images and what the group's first run said of them; nothing where the data has no images."""
+    """Unseen test images and the predictions of the group's first run; empty if the dataset has no images."""
     examples = unseen_examples(group)
     if examples is None:
         return ""
@@ -191,21 +181,18 @@ def _gallery(group: Group) -> str:
     for image, true, guess in zip(*examples, strict=True):
         right = true == guess
         verdict = "✓" if right else f"✗ {html.escape(guess)}"
+        thumbnail = io.BytesIO()
+        Image.fromarray(image).resize((96, 96), Image.Resampling.BICUBIC).save(thumbnail, "PNG")
         cards.append(
-            f"<figure>{html_image(_thumbnail(image), true)}<figcaption>{html.escape(true)}"
+            f"<figure>{html_image(thumbnail.getvalue(), true)}<figcaption>{html.escape(true)}"
             f'<br><span class="{"right" if right else "wrong"}">{verdict}</span></figcaption></figure>'
         )
     return (
-        "<h3>Classes it never saw</h3><p>Test images of unseen classes with their true class, and beneath it ✓ or what "
-        f"{html.escape(group.label)} (seed {group.results[0].document['seed']}) said instead; all classes compete.</p>"
+        "<h3>Classes it never saw</h3><p>Test images of unseen classes. Below each: the true class and ✓, or ✗ and the "
+        f"wrong prediction of {html.escape(group.label)} (seed {group.results[0].document['seed']}); all classes "
+        "compete.</p>"
         f'<div class="gallery">{"".join(cards)}</div>'
     )
-
-
-def _thumbnail(image: npt.NDArray[np.uint8]) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(image).resize((96, 96), Image.Resampling.BICUBIC).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def html_image(picture: bytes, text: str) -> str:
@@ -221,6 +208,6 @@ def _provenance(groups: Sequence[Group], colors: Mapping[str, str]) -> str:
 
 
 def _details(group: Group, colors: Mapping[str, str], content: str) -> str:
-    """What can be opened beneath the group's name."""
-    dot = f'<span class="dot" style="background:{colors[group.label]}"></span>'
-    return f"<details><summary>{dot}{html.escape(group.label)}</summary>{content}</details>"
+    """Content that folds out below the label of the group."""
+    summary = f"{html_dot(colors[group.label])}{html.escape(group.label)}"
+    return f"<details><summary>{summary}</summary>{content}</details>"

@@ -1,4 +1,4 @@
-"""Plots, legible at column width and safe for colour-blind readers; a model looks the same in all of them."""
+"""Plots of runs: legible at column width, safe for colour-blind readers, with the same style for a model in each."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 
 from classnorm.metrics import curve_of
 from classnorm.report.calibration_curves import GroupCurves, Kind, group_curves, shared_values
 from classnorm.report.summary import SCORES, Group, best_group
+from classnorm.results.artifact import Plot, Series
 
 __all__ = [
     "COLORS",
@@ -26,34 +26,35 @@ __all__ = [
     "calibration_plot",
     "class_plot",
     "example_grid",
+    "group_styles",
     "legend",
     "new_figure",
     "plain",
     "png",
     "seen_unseen_plot",
-    "styles",
     "training_plot",
+    "wrapped",
 ]
 
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")  # Okabe and Ito
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), "-.", (0, (1, 1)), (0, (8, 2, 1, 2, 1, 2)))
 _MARKERS = "os^Dv"
 _TINTS = {"unseen": "#F3C9AE", "seen": "#D4D8DC"}
-_WIDTH = 4.6  # inches: at this size the text is legible on a phone
+_WIDTH = 4.6  # inches; keeps the text legible on a phone
 _AXIS = {"scale": "scale s: seen scores × s", "bias": "bias b: seen scores − b"}
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a model is drawn; where dashes mean something else, its marker stands in for them."""
+    """The look of a model. Plots in which dashes have another meaning use its marker instead."""
 
     color: str
     dash: Any
     marker: str
 
 
-def styles(groups: Sequence[Group]) -> dict[str, Style]:
-    """A style for each label, the same on every dataset."""
+def group_styles(groups: Sequence[Group]) -> dict[str, Style]:
+    """A style for each label, the same on all datasets."""
     labels = dict.fromkeys(group.label for group in groups)
     return {
         label: Style(COLORS[i % len(COLORS)], _DASHES[i % len(_DASHES)], _MARKERS[i % len(_MARKERS)])
@@ -67,33 +68,22 @@ def png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def seen_unseen_plot(groups: Sequence[Group], look: Mapping[str, Style]) -> Figure:
-    """U against S for each model: one line per seed, a dot where the calibrated models stand on average."""
+def seen_unseen_plot(groups: Sequence[Group], styles: Mapping[str, Style]) -> Figure:
+    """U against S for each model: one line per seed, and a mark at the mean of the calibrated models."""
     figure = new_figure(3.7, len(groups))
     axes = figure.subplots()
-    top = 0.0
     for group in groups:
-        style = look[group.label]
-        label: str | None = _wrapped(f"{group.label} (AUSUC {group.cell('ausuc')})", 44)
+        style = styles[group.label]
+        look = {"color": style.color, "linestyle": style.dash, "linewidth": 1.2, "alpha": 0.85}
+        label = wrapped(f"{group.label} (AUSUC {group.cell('ausuc')})", 44)
         for result in group.results:
             curve = curve_of(result.sides)
-            if np.isnan(curve.area):
-                continue
-            axes.plot(
-                curve.seen,
-                curve.unseen,
-                color=style.color,
-                linestyle=style.dash,
-                linewidth=1.2,
-                alpha=0.85,
-                label=label,
-            )
-            label = None
-            top = max(top, curve.seen.max(), curve.unseen.max())
+            if not np.isnan(curve.area):
+                axes.plot(curve.seen, curve.unseen, label=label, **look)
         if not np.isnan(group.mean("harmonic")):
-            at = (group.mean("seen"), group.mean("unseen"))
-            axes.plot(*at, style.marker, color=style.color, markersize=8, markeredgecolor="white", zorder=4)
-    limit = min(100.0, 1.05 * top) if top else 100.0
+            point = (group.mean("seen"), group.mean("unseen"))
+            axes.plot(*point, style.marker, color=style.color, markersize=8, markeredgecolor="white", zorder=4)
+    limit = min(100.0, max((1.05 * np.max(line.get_xydata()) for line in axes.lines), default=100.0))
     axes.plot([0, limit], [0, limit], color="0.8", linewidth=0.8, zorder=0)
     axes.set(xlim=(0, limit), ylim=(0, limit), xlabel="accuracy on seen classes, S (%)")
     axes.set_ylabel("accuracy on unseen classes, U (%)")
@@ -103,8 +93,8 @@ def seen_unseen_plot(groups: Sequence[Group], look: Mapping[str, Style]) -> Figu
     return figure
 
 
-def calibration_plot(groups: Sequence[Group], look: Mapping[str, Style], kind: Kind) -> Figure | None:
-    """H, U and S against the scale or the bias of seen scores: test solid, validation dashed. None without an H."""
+def calibration_plot(groups: Sequence[Group], styles: Mapping[str, Style], kind: Kind) -> Figure | None:
+    """H, U and S against the scale or bias of seen scores: test solid, validation dashed. None if no H is defined."""
     defined = [group for group in groups if not np.isnan(group.mean("harmonic"))]
     if not defined:
         return None
@@ -114,37 +104,28 @@ def calibration_plot(groups: Sequence[Group], look: Mapping[str, Style], kind: K
     panels: Any = figure.subplots(3, 1, sharex=True, height_ratios=[1.3, 1, 1])
     for axes, name in zip(panels, ("harmonic", "unseen", "seen"), strict=True):
         for label, curve in curves.items():
-            _draw_calibration(axes, curve, name, look[label])
+            _draw_calibration(axes, curve, name, styles[label])
         axes.set_ylim(bottom=0)
         axes.set_ylabel(f"{SCORES[name][0]} (%)")
         plain(axes)
     panels[0].set_title(f"Test and validation scores against the {kind}", fontsize=10)
     panels[-1].set_xlabel(_AXIS[kind])
-    legend(figure, _calibration_handles(curves, look))
+    legend(figure, _calibration_handles(curves, styles))
     return figure
 
 
 def _draw_calibration(axes: Axes, curves: GroupCurves, name: str, style: Style) -> None:
+    marks: dict[str, Any] = {"marker": style.marker, "markersize": 4, "markevery": 10}
     for part, dash in ((curves.test, "-"), (curves.validation, "--")):
         if part is not None:
-            axes.plot(
-                part.value,
-                getattr(part, name),
-                dash,
-                color=style.color,
-                linewidth=1.5,
-                marker=style.marker,
-                markersize=4,
-                markevery=10,
-            )
+            axes.plot(part.value, getattr(part, name), dash, color=style.color, linewidth=1.5, **marks)
     for value in curves.chosen:
         axes.axvline(value, color=style.color, linewidth=1.1, linestyle=":")
 
 
-def _calibration_handles(curves: Mapping[str, GroupCurves], look: Mapping[str, Style]) -> list[Line2D]:
+def _calibration_handles(curves: Mapping[str, GroupCurves], styles: Mapping[str, Style]) -> list[Line2D]:
     handles = [
-        Line2D([], [], color=look[label].color, marker=look[label].marker, label=_wrapped(label, 60))
-        for label in curves
+        Line2D([], [], color=styles[label].color, marker=styles[label].marker, label=wrapped(label)) for label in curves
     ]
     handles.append(Line2D([], [], color="0.3", label="test, mean over seeds"))
     if any(curve.validation is not None for curve in curves.values()):
@@ -154,11 +135,11 @@ def _calibration_handles(curves: Mapping[str, GroupCurves], look: Mapping[str, S
     return handles
 
 
-def class_plot(groups: Sequence[Group], look: Mapping[str, Style]) -> Figure:
-    """Accuracies of the unseen and of the seen classes, each model's in its own order; bars for the best model."""
+def class_plot(groups: Sequence[Group], styles: Mapping[str, Style]) -> Figure:
+    """Sorted accuracies of the unseen and of the seen classes: a line for each model, bars for the best one."""
     best = best_group(groups)
-    sides = {"unseen": ~best.classes.seen, "seen": best.classes.seen}
-    sides = {name: mask & (best.classes.rows > 0) for name, mask in sides.items()}
+    tested = best.classes.rows > 0
+    sides = {"unseen": tested & ~best.classes.seen, "seen": tested & best.classes.seen}
     sides = {name: mask for name, mask in sides.items() if mask.any()}
     figure = new_figure(1.9 * len(sides), len(groups) + len(sides))
     panels: Any = figure.subplots(len(sides), 1, squeeze=False)[:, 0]
@@ -166,56 +147,46 @@ def class_plot(groups: Sequence[Group], look: Mapping[str, Style]) -> Figure:
         edges = np.arange(mask.sum() + 1)
         for group in groups:
             heights = np.sort(group.classes.accuracies.mean(axis=0)[mask])[::-1]
-            style = look[group.label]
+            style = styles[group.label]
             if group is best:
                 axes.stairs(heights, edges, fill=True, color=_TINTS[name], zorder=1)
             axes.stairs(heights, edges, baseline=None, color=style.color, linestyle=style.dash, linewidth=1.4, zorder=2)
         axes.set(xlim=(0, len(edges) - 1), ylim=(0, 102), ylabel="accuracy (%)")
         axes.set_xlabel(f"{mask.sum()} {name} classes, from each model's best to its worst")
         plain(axes)
-    panels[0].set_title("Accuracy of the single classes, mean over seeds", fontsize=10)
+    panels[0].set_title("Accuracy of each class, mean over seeds", fontsize=10)
     handles: list[Any] = [
-        Line2D([], [], color=look[g.label].color, linestyle=look[g.label].dash, label=_wrapped(g.label, 60))
+        Line2D([], [], color=styles[g.label].color, linestyle=styles[g.label].dash, label=wrapped(g.label))
         for g in groups
     ]
-    handles += [Patch(color=_TINTS[name], label=f"{name} classes, {_wrapped(best.label, 60)}") for name in sides]
+    handles += [Patch(color=_TINTS[name], label=f"{name} classes, {wrapped(best.label)}") for name in sides]
     legend(figure, handles)
     return figure
 
 
-def training_plot(groups: Sequence[Group], look: Mapping[str, Style]) -> Figure | None:
-    """Training loss by epoch, one line per seed; None where no method has one."""
-    figure = new_figure(2.7, len(groups))
-    axes = figure.subplots()
-    for group in groups:
-        style = look[group.label]
-        label: str | None = _wrapped(group.label, 50)
-        for result in group.results:
-            points = [(line["epoch"], line["loss"]) for line in result.history if "loss" in line]
-            if points:
-                axes.plot(
-                    *zip(*points, strict=True), color=style.color, linestyle=style.dash, linewidth=1.2, label=label
-                )
-                label = None
-    if not axes.lines:
-        return None
-    axes.set(xlabel="epoch", ylabel="training loss")
-    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-    axes.set_title("Training, one line per seed", fontsize=10)
-    plain(axes)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    legend(figure, axes.get_legend_handles_labels()[0])
-    return figure
+def training_plot(groups: Sequence[Group]) -> Plot:
+    """Training loss by epoch, one line per seed; no series for methods without epochs."""
+    series = [
+        Series(group.label, group.label, [line["epoch"] for line in lines], [line["loss"] for line in lines])
+        for group in groups
+        for result in group.results
+        if (lines := [line for line in result.history if "loss" in line])
+    ]
+    losses = [loss for line in series for loss in line.y]
+    limits = [min(0.0, *losses), 1.05 * max(losses)] if losses else None
+    return Plot("training", "lines", "Training, one line per seed", "epoch", "training loss", series, limits=limits)
 
 
 def new_figure(height: float, legend_lines: int) -> Figure:
-    """A figure of the page's width, with room for a legend beneath the plots."""
+    """A figure as wide as a column of the page, with room for a legend below the plots."""
     return Figure(figsize=(_WIDTH, height + 0.17 * legend_lines), layout="constrained")
 
 
 def legend(figure: Figure, handles: Sequence[Any]) -> None:
+    """A legend below the plots, with one entry per label."""
     if handles:
-        figure.legend(handles=handles, fontsize=8, frameon=False, loc="outside lower left", labelspacing=0.3)
+        unique = list({handle.get_label(): handle for handle in handles}.values())
+        figure.legend(handles=unique, fontsize=8, frameon=False, loc="outside lower left", labelspacing=0.3)
 
 
 def plain(axes: Axes) -> None:
@@ -224,10 +195,9 @@ def plain(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def example_grid(
-    images: npt.NDArray[np.uint8], truth: Sequence[str], predicted: Sequence[str], columns: int = 6
-) -> Figure:
-    """Test images of unseen classes, with the true and the predicted class beneath; wrong ones in orange."""
+def example_grid(images: npt.NDArray[np.uint8], truth: Sequence[str], predicted: Sequence[str]) -> Figure:
+    """Test images of unseen classes with the true and the predicted class; wrong predictions in orange."""
+    columns = 6
     n_rows = -(-len(images) // columns)
     figure = Figure(figsize=(1.65 * columns, 1.95 * n_rows), layout="constrained")
     grid: Any = figure.subplots(n_rows, columns, squeeze=False)
@@ -236,12 +206,11 @@ def example_grid(
     for axes, image, true, guess in zip(grid.flat, images, truth, predicted, strict=False):
         right = true == guess
         axes.imshow(image, cmap="gray_r" if image.mean() < 128 else "gray")
-        text = _wrapped(true) if right else f"{_wrapped(true)}\n✗ {_wrapped(guess)}"
-        axes.set_title(
-            ("✓ " if right else "") + text, fontsize=6.5, color=COLORS[2] if right else COLORS[5], y=-0.02, va="top"
-        )
+        text = f"✓ {wrapped(true, 24)}" if right else f"{wrapped(true, 24)}\n✗ {wrapped(guess, 24)}"
+        axes.set_title(text, fontsize=6.5, color=COLORS[2] if right else COLORS[5], y=-0.02, va="top")
     return figure
 
 
-def _wrapped(name: str, width: int = 24) -> str:
+def wrapped(name: str, width: int = 60) -> str:
+    """A name on at most three lines."""
     return "\n".join(textwrap.wrap(name.replace("_", " "), width)[:3])

@@ -1,4 +1,4 @@
-"""Where a group's numbers come from: what it takes to trust them, and to make them again."""
+"""The provenance of a group: everything needed to trust its numbers and to reproduce them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["facts"]
 
 
 def facts(group: Group) -> dict[str, str]:
-    """Name → value; where the runs of a group differ, all the values in the order of the seeds."""
-    facts = {
+    """Name → value; if the runs of a group differ, all values in the order of the seeds."""
+    values = {
         "command": _values(group, lambda d: d.get("command")),
         "dataset checksum": _values(group, lambda d: d["dataset"]["checksum"]),
         **(_stream_facts if group.is_stream else _run_facts)(group),
@@ -21,10 +21,10 @@ def facts(group: Group) -> dict[str, str]:
         "seeds": ", ".join(str(result.document["seed"]) for result in group.results),
         "device": _values(group, lambda d: f"{d.get('device', 'unknown')}, {d.get('threads', '?')} threads"),
         "versions": _values(group, lambda d: _pairs(d["versions"])),
-        "made": _values(group, lambda d: d.get("created")),
+        "created": _values(group, lambda d: d.get("created")),
         "run folders": ", ".join(str(result.folder) for result in group.results),
     }
-    return {name: value for name, value in facts.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
 def _run_facts(group: Group) -> dict[str, str]:
@@ -47,15 +47,14 @@ def _stream_facts(group: Group) -> dict[str, str]:
 
 
 def _chosen(document: dict[str, Any]) -> str:
-    """The settings that a validation sequence chose, and by what."""
+    """The settings that a validation sequence chose, and the score it used."""
     chosen = {name: document["config"][name] for name in document["chosen"]["settings"]}
-    return f"{_pairs(chosen)} by {document['chosen']['by']} on {document['stream']['part'][0]} tasks before these"
+    return f"{_pairs(chosen)} by {document['chosen']['by']} on the {document['stream']['part'][0]} tasks before these"
 
 
 def _values(group: Group, read: Callable[[dict[str, Any]], Any]) -> str:
-    values = [read(result.document) for result in group.results]
-    texts = dict.fromkeys(str(value) for value in values if value not in (None, ""))
-    return "; ".join(texts)
+    values = (read(result.document) for result in group.results)
+    return "; ".join(dict.fromkeys(str(value) for value in values if value not in (None, "")))
 
 
 def _pairs(mapping: dict[str, Any]) -> str:
@@ -64,5 +63,5 @@ def _pairs(mapping: dict[str, Any]) -> str:
 
 def _validation(record: dict[str, Any] | None) -> str:
     if record is None:
-        return "none: the calibration was given"
+        return "none; the calibration was set by hand"
     return f"H {record['harmonic']:.1f} on {record['splits']} {record['kind']} splits"

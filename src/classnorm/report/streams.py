@@ -1,4 +1,4 @@
-"""Streams task by task: curves, the accuracy on each task after each, and the numbers as a table."""
+"""Streams task by task: curves, the matrix of accuracies and the table of scores."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ STEPS = {
 
 
 def task_values(results: Sequence[Result], score: str) -> npt.NDArray[np.float64]:
-    """A score after each task, [seeds, tasks]; NaN where it is undefined."""
+    """A score after each task, [seeds, tasks]; NaN if undefined."""
     return np.array([[step[score] for step in result.document["per_task"]] for result in results], dtype=np.float64)
 
 
 def task_curve(
     label: str, model: str, results: Sequence[Result], score: str, variant: str = "", band: bool = False
 ) -> Series:
-    """A score against the number of the task where it is defined: the mean over seeds and, as a band, their range."""
+    """A score against the number of tasks, without undefined values: mean over seeds and, as a band, their range."""
     values = task_values(results, score)
     tasks = np.flatnonzero(~np.isnan(values).any(axis=0))
     values = values[:, tasks]
@@ -45,13 +45,13 @@ def task_curve(
 
 
 def mean_matrix(group: Group) -> npt.NDArray[np.float64]:
-    """[tasks, tasks], percent, mean over seeds: row l, column j is the accuracy on task j after task l."""
+    """[tasks, tasks]: accuracy on task j (column) after task l (row) in percent, mean over seeds."""
     matrices = [np.array(result.document["matrix"], dtype=np.float64) for result in group.results]
     return np.asarray(np.mean(matrices, axis=0))
 
 
 def stream_plots(groups: Sequence[Group]) -> list[Plot]:
-    """A plot for each score, with a line for each group, and a heat map for each group; all have the same colours."""
+    """A plot for each score, with a line per group, and a heat map for each group, all on one scale."""
     plots = []
     for score, (short, meaning) in STEPS.items():
         curves = [task_curve(group.label, group.label, group.results, score, band=True) for group in groups]

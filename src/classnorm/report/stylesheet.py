@@ -1,4 +1,4 @@
-"""How the page looks: on a desk, on a phone, in the dark and on paper."""
+"""The stylesheet of the page, for desktop, phone, dark mode and print."""
 
 __all__ = ["STYLE"]
 
@@ -13,9 +13,9 @@ p { max-width: 46rem; margin: .5rem 0; } .note { font-size: .875rem; opacity: .8
 .scroll { overflow: auto; max-width: 100%; } .tall { max-height: 26rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; }
-th:first-child, td:first-child { white-space: normal; min-width: 8rem; }
-th:first-child, td:first-child { position: sticky; left: 0; background: Canvas; }
+th:first-child, td:first-child {
+  text-align: left; white-space: normal; min-width: 8rem; position: sticky; left: 0; background: Canvas;
+}
 thead th { position: sticky; top: 0; background: Canvas; } thead th:first-child { z-index: 1; }
 .words th, .words td { text-align: left; vertical-align: top; } .words td:last-child { white-space: normal; }
 u { text-underline-offset: .2em; }
@@ -25,8 +25,7 @@ u { text-underline-offset: .2em; }
 .gallery { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); gap: 1rem .5rem; }
 figure { margin: 0; text-align: center; font-size: .8rem; line-height: 1.25; overflow-wrap: anywhere; }
 figure img { width: 6rem; display: block; margin: 0 auto .3rem; background: white; border-radius: 4px; }
-.right { color: var(--right); } .wrong { color: var(--wrong); }
-.holds { color: var(--right); } .fails { color: var(--wrong); } .weak { opacity: .85; }
+.right, .holds { color: var(--right); } .wrong, .fails { color: var(--wrong); } .weak { opacity: .85; }
 .claims th:nth-child(-n+2), .claims td:nth-child(-n+2) { text-align: left; white-space: normal; }
 nav ul { columns: 18rem; padding-left: 1.1rem; } nav a { color: inherit; }
 details { margin: .5rem 0; } summary { cursor: pointer; }
@@ -34,7 +33,7 @@ dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }
 footer { margin-top: 2.5rem; font-size: .85rem; opacity: .75; }
 @media (max-width: 40rem) {
   body { margin: 1rem auto; } th, td { padding: .3rem .4rem; font-size: .9rem; }
-  .words, .words tbody { display: block; } .words thead { display: none; } .words td { overflow-wrap: anywhere; }
+  .words table, .words tbody { display: block; } .words thead { display: none; } .words td { overflow-wrap: anywhere; }
   .words tr { display: block; border-bottom: 1px solid var(--line); padding: .3rem 0; }
   .words td { border: 0; padding: 0 .6rem 0 0; display: inline-block; }
   .words td:last-child { display: block; white-space: normal; }

@@ -1,9 +1,8 @@
-"""Results grouped over seeds: mean ± standard deviation of each score."""
+"""Results grouped over seeds, with labels that tell the groups apart."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,26 +35,24 @@ SCORES = {
 }
 """Name in JSON → (column title, meaning). Percentages, averaged over classes."""
 
-
 STREAM_SCORES = {
     "mSA": ("mSA", "accuracy on the classes learnt so far, mean over all tasks"),
     "mUA": ("mUA", "accuracy on the classes still to come, mean over all tasks but the last"),
     "mH": ("mH", "harmonic mean of the two after each task, mean over all tasks but the last"),
     "mAUC": ("mAUC", "area under the seen–unseen curve after each task, mean over all tasks but the last"),
     "mJA": ("mJA", "accuracy on all classes, mean over all tasks"),
-    "forgetting": ("forgetting", "fall of the accuracy on a task since its best, a fraction; lower is better"),
+    "forgetting": ("forgetting", "drop in the accuracy on a task from its best, a fraction; lower is better"),
 }
 """The same for streams."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in the seed only, or in settings that each chose on tasks of its own."""
+    """Runs that differ only in the seed and in settings that each chose on its validation tasks."""
 
     label: str
     dataset: str
-    """The dataset's name, with what tells it apart where several versions of one dataset are reported; for a stream,
-    with its tasks."""
+    """Name of the dataset, made unique among several versions of it; for a stream, with its tasks."""
     results: tuple[Result, ...]
 
     @property
@@ -64,16 +61,16 @@ class Group:
 
     @property
     def scores(self) -> dict[str, tuple[str, str]]:
-        """The scores of this kind of run: name in JSON → (column title, meaning)."""
+        """`SCORES` or `STREAM_SCORES`."""
         return STREAM_SCORES if self.is_stream else SCORES
 
     @cached_property
     def classes(self) -> ClassResults:
-        """How each test class fared in each run."""
+        """The predictions of each run by test class."""
         return class_results(self.results)
 
     def values(self, name: str) -> list[float]:
-        """One value per seed; `train_seconds` and `fit_seconds` as well as scores."""
+        """One value per seed of a score, `train_seconds` or `fit_seconds`."""
         if name in self.scores:
             return [result.scores[name] for result in self.results]
         return [float(result.document[name]) for result in self.results]
@@ -82,7 +79,7 @@ class Group:
         return mean(self.values(name))
 
     def std(self, name: str) -> float:
-        """Sample standard deviation over seeds, 0 for a single one."""
+        """Sample standard deviation over seeds; 0 for a single seed."""
         return std(self.values(name))
 
     def cell(self, name: str) -> str:
@@ -91,12 +88,12 @@ class Group:
 
 
 def score_digits(name: str) -> int:
-    """Digits that a table shows of a score."""
+    """Decimal places of a score in tables."""
     return 2 if name == "forgetting" else 1
 
 
 def group_results(results: Sequence[Result]) -> list[Group]:
-    """Group by everything but the seed, in order of appearance; labels are as short as tells the groups apart."""
+    """Group by everything except the seed, in order of appearance; labels contain only what tells groups apart."""
     groups: dict[str, list[Result]] = {}
     for result in results:
         document = result.document
@@ -111,9 +108,9 @@ def group_results(results: Sequence[Result]) -> list[Group]:
 
 
 def _data(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What the runs of one table have in common: the dataset and, for a stream, its tasks and inputs.
+    """What the runs of one table share: the dataset and, for a stream, its tasks and inputs.
 
-    The order of the classes is the seed's.
+    The checksum of a stream is left out: the order of the classes depends on the seed.
     """
     data = {"checksum": document["dataset"]["checksum"]}
     if "stream" in document:
@@ -129,14 +126,14 @@ def _model(document: Mapping[str, Any]) -> str:
 
 
 def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that were given; a validation sequence chooses others for each seed."""
+    """Settings that do not depend on the seed: those that a validation sequence chose are left out."""
     chosen = (document.get("chosen") or {"settings": ()})["settings"]
     return {name: value for name, value in document["config"].items() if name not in chosen}
 
 
-def _label(document: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
-    """The model, and in what runs of it on the same data differ."""
-    same = [o for o in others if _model(o) == _model(document) and _data(o) == _data(document)]
+def _label(document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> str:
+    """The model and the settings in which its runs on the same data differ."""
+    same = [o for o in documents if _model(o) == _model(document) and _data(o) == _data(document)]
     settings = _settings(document)
     differing = [name for name in settings if any(_settings(o).get(name) != settings[name] for o in same)]
     label = _model(document) + "".join(f", {name} {settings[name]}" for name in differing)
@@ -146,15 +143,21 @@ def _label(document: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> 
     return label
 
 
-def _title(document: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
-    """The dataset's title and, for a stream, its tasks and what tells it apart from other streams of the dataset."""
-    title = _dataset_title(document["dataset"], [o["dataset"] for o in others])
+def _title(document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> str:
+    """The dataset and, for a stream, its tasks, with whatever tells it apart from the others in the report."""
+    dataset = document["dataset"]
+    title, features = str(dataset["name"]), dataset["provenance"].get("features")
+    namesakes = [o["dataset"] for o in documents if o["dataset"]["name"] == dataset["name"]]
+    rivals = [rival for rival in namesakes if rival["checksum"] != dataset["checksum"]]
+    if rivals:
+        unique = features and all(rival["provenance"].get("features") != features for rival in rivals)
+        title += f", {features} features" if unique else f", checksum {dataset['checksum'][:8]}"
     if "stream" not in document:
         return title
-    checksum, words = document["dataset"]["checksum"], _stream_words(document)
-    streams = [_stream_words(o) for o in others if "stream" in o and o["dataset"]["checksum"] == checksum]
-    rivals = [stream for stream in streams if stream[0] == words[0]]
-    return ", ".join([title, words[0], *(w for i, w in enumerate(words) if any(r[i] != w for r in rivals))])
+    words = _stream_words(document)
+    same = [o for o in documents if "stream" in o and o["dataset"]["checksum"] == dataset["checksum"]]
+    streams = [other for other in map(_stream_words, same) if other[0] == words[0]]
+    return ", ".join([title, words[0], *(w for i, w in enumerate(words) if any(other[i] != w for other in streams))])
 
 
 def _stream_words(document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -163,17 +166,6 @@ def _stream_words(document: Mapping[str, Any]) -> tuple[str, ...]:
     tasks = f"tasks {first} to {first + len(sizes) - 1}" if first > 1 else f"{len(sizes)} tasks"
     encoder = f"{document['encoder']} at {document['image_size']} px" if document["encoder"] else "features"
     return tasks, f"of {', '.join(map(str, sizes))} classes", f"{stream['image_split']} image split", f"from {encoder}"
-
-
-def _dataset_title(dataset: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
-    """The dataset's name; with its features, then its checksum, where other data under that name is reported too."""
-    rivals = [o for o in others if o["name"] == dataset["name"] and o["checksum"] != dataset["checksum"]]
-    if not rivals:
-        return str(dataset["name"])
-    features = dataset["provenance"].get("features")
-    if features and all(rival["provenance"].get("features") != features for rival in rivals):
-        return f"{dataset['name']}, {features} features"
-    return f"{dataset['name']}, checksum {dataset['checksum'][:8]}"
 
 
 def by_dataset(groups: Sequence[Group]) -> dict[str, list[Group]]:
@@ -186,14 +178,14 @@ def by_dataset(groups: Sequence[Group]) -> dict[str, list[Group]]:
 
 def best_group(groups: Sequence[Group]) -> Group:
     """The group with the highest mean H."""
-    harmonic = [group.mean("harmonic") for group in groups]
-    return groups[max(range(len(groups)), key=lambda i: -math.inf if math.isnan(harmonic[i]) else harmonic[i])]
+    return max(groups, key=lambda group: float(np.nan_to_num(group.mean("harmonic"), nan=-np.inf)))
 
 
 def unseen_examples(group: Group) -> tuple[npt.NDArray[np.uint8], list[str], list[str]] | None:
-    """Test images of unseen classes, their true and their predicted names by the group's first run, if it has any."""
-    examples, predictions = (group.results[0].arrays(name) for name in ("examples", "predictions"))
-    if examples is None or predictions is None or not len(examples["position"]):
+    """Test images of unseen classes with their true and predicted names, from the group's first run if it has any."""
+    examples = group.results[0].arrays("examples")
+    if examples is None or not len(examples["position"]):
         return None
-    names, at = predictions["class_names"], examples["position"]
-    return examples["image"], names[predictions["label"][at]].tolist(), names[predictions["top1"][at]].tolist()
+    predictions, positions = group.results[0].predictions, examples["position"]
+    true, predicted = (predictions["class_names"][predictions[name][positions]] for name in ("label", "top1"))
+    return examples["image"], true.tolist(), predicted.tolist()

@@ -1,4 +1,4 @@
-"""Tables for the terminal, Markdown, CSV, LaTeX and HTML, from one description of each."""
+"""Tables of results, and every `Table` as terminal output, Markdown, CSV, LaTeX or HTML."""
 
 from __future__ import annotations
 
@@ -19,25 +19,23 @@ from classnorm.results.artifact import Cell, Table, ranks
 from classnorm.results.numbers import signed
 
 __all__ = [
-    "Cell",
-    "Table",
     "csv_document",
     "csv_table",
     "difference_table",
     "group_ranks",
+    "html_dot",
     "html_table",
     "latex_table",
     "markdown_table",
     "results_note",
     "results_table",
+    "rich_table",
     "terminal_table",
 ]
 
-_TIMES = ("train_seconds", "fit_seconds")
-
 
 def group_ranks(groups: Sequence[Group], name: str) -> list[int | None]:
-    """The ranks of the groups' means; a model alone has none."""
+    """The ranks of the means; None for a single group."""
     means = [group.mean(name) for group in groups]
     return [None] if len(groups) == 1 else ranks(means, score_digits(name), lower_is_better=name == "forgetting")
 
@@ -45,35 +43,27 @@ def group_ranks(groups: Sequence[Group], name: str) -> list[int | None]:
 def results_table(groups: Sequence[Group], title: str = "") -> Table:
     """Mean ± standard deviation of each score, one row per group of one dataset."""
     scores = groups[0].scores
-    rank = {name: group_ranks(groups, name) for name in scores}
-    body = [
-        [
-            Cell(group.label),
-            Cell(str(len(group.results))),
-            *(Cell(group.cell(name), rank[name][i]) for name in scores),
-            Cell(group.cell("train_seconds")),
-        ]
-        for i, group in enumerate(groups)
-    ]
+    ranks_by_score = {name: group_ranks(groups, name) for name in scores}
+    body = []
+    for i, group in enumerate(groups):
+        cells = [Cell(group.cell(name), ranks_by_score[name][i]) for name in scores]
+        body.append([Cell(group.label), Cell(str(len(group.results))), *cells, Cell(group.cell("train_seconds"))])
     first = "strategy" if groups[0].is_stream else "model"
     return Table(title, [first, "seeds", *(short for short, _ in scores.values()), "seconds"], body)
 
 
 def results_note(groups: Sequence[Group]) -> str:
-    """What the numbers of the results table are."""
+    """The units of the results table, as a caption."""
     if groups[0].is_stream:
-        return "Percent, forgetting a fraction; mean ± standard deviation over seeds; seconds of learning"
-    return "Percent, mean ± standard deviation over seeds; seconds of the final training"
+        return "Percent, averaged over classes; forgetting a fraction; mean ± std over seeds; seconds of training"
+    return "Percent, averaged over classes; mean ± std over seeds; seconds of the final training"
 
 
-def difference_table(comparison: Comparison, title: str = "") -> Table:
-    """ΔU, ΔS and ΔH with their intervals, one row per group other than the reference."""
+def difference_table(comparison: Comparison) -> Table:
+    """ΔU, ΔS and ΔH with their intervals, one row per group except the reference."""
     names = ("unseen", "seen", "harmonic")
-    body = [
-        [Cell(label), *(Cell(_interval(differences[name])) for name in names)]
-        for label, differences in comparison.differences.items()
-    ]
-    return Table(title, [f"against {comparison.reference.label}", *(f"Δ{SCORES[name][0]}" for name in names)], body)
+    rows = [[label, *(_interval(scores[name]) for name in names)] for label, scores in comparison.differences.items()]
+    return Table.of("", [f"against {comparison.reference.label}", *(f"Δ{SCORES[name][0]}" for name in names)], rows)
 
 
 def _interval(difference: Difference) -> str:
@@ -83,35 +73,28 @@ def _interval(difference: Difference) -> str:
 
 
 def terminal_table(groups: Sequence[Group], title: str) -> RichTable:
-    """The results for a terminal, or for a file: the marks do not depend on colour or weight."""
+    """The results table for a terminal, with a caption."""
     table = results_table(groups, title)
     rich = rich_table(table)
-    marks = "; * best, + second best" if table.is_ranked else ""
-    words = "percent, averaged over classes; mean ± std over seeds; seconds of the final training"
-    if groups[0].is_stream:
-        words = "percent, averaged over classes; forgetting a fraction; mean ± std over seeds; seconds of learning"
-    rich.caption = f"{words}{marks}"
+    rich.caption = results_note(groups) + ("; * best, + second best" if table.is_ranked else "")
     return rich
 
 
 def rich_table(table: Table) -> RichTable:
+    """The table for a terminal or a plain text file: ranks show without colour or weight."""
     rich = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, caption_justify="left")
+    ranked = [any(row[i].rank for row in table.body) for i in range(len(table.header))]
     for i, name in enumerate(table.header):
-        marked = any(row[i].rank for row in table.body)
-        rich.add_column(name + "  " * marked, justify="left" if i == 0 else "right", no_wrap=i > 0, overflow="fold")
+        rich.add_column(name + "  " * ranked[i], justify="left" if i == 0 else "right", no_wrap=i > 0, overflow="fold")
+    styles, marks = {None: "", 1: "bold", 2: "underline"}, {None: "  ", 1: " *", 2: " +"}
     for row in table.body:
-        rich.add_row(*(_rich_cell(cell, any(r[i].rank for r in table.body)) for i, cell in enumerate(row)))
+        cells = zip(row, ranked, strict=True)
+        rich.add_row(*(Text(c.text, styles[c.rank]) + Text(marks[c.rank] * marked) for c, marked in cells))
     return rich
 
 
-def _rich_cell(cell: Cell, marked_column: bool) -> Text:
-    mark = {1: " *", 2: " +"}.get(cell.rank or 0, "  ") if marked_column else ""
-    style = {1: "bold", 2: "underline"}.get(cell.rank or 0, "")
-    return Text(cell.text, style=style) + Text(mark)
-
-
 def markdown_table(table: Table) -> str:
-    """Best in bold, second best in italics."""
+    """The table in Markdown: best in bold, second best in italics."""
     marks = {None: "", 1: "**", 2: "*"}
     lines = ["| " + " | ".join(map(_markdown, table.header)) + " |", "| --- |" + " ---: |" * (len(table.header) - 1)]
     lines += [
@@ -128,7 +111,7 @@ def _markdown(text: str) -> str:
 def latex_table(table: Table) -> str:
     """A `tabular` for booktabs: best in bold, second best underlined."""
     marks = {None: "{}", 1: r"\textbf{{{}}}", 2: r"\underline{{{}}}"}
-    rows = [" & ".join(marks[cell.rank].format(_latex(cell.text)) for cell in row) for row in table.body]
+    rows = (" & ".join(marks[cell.rank].format(_latex(cell.text)) for cell in row) for row in table.body)
     lines = [
         rf"\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}",
         r"\toprule",
@@ -155,7 +138,7 @@ _LATEX = {
     "–": "--",
     "·": r"$\cdot$",
     "Δ": r"$\Delta$",
-    "[": "{[}",  # after a line break it would be an optional argument
+    "[": "{[}",  # LaTeX would read it as an optional argument after a line break
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 
@@ -164,39 +147,48 @@ def _latex(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)
 
 
-def html_table(table: Table, colors: Mapping[str, str]) -> str:
-    """A table in a box of its own, which scrolls where the screen is narrow. Best in bold, second best underlined."""
-    marks = {None: ("", ""), 1: ("<b>", "</b>"), 2: ("<u>", "</u>")}
+def html_table(table: Table, colors: Mapping[str, str] = {}, kind: str = "", classes: Mapping[str, str] = {}) -> str:
+    """The table in a box of CSS class `kind`, which scrolls on narrow screens: best in bold, second best underlined.
+
+    `colors` and `classes` map the text of a cell to the colour of a dot before it and to its CSS class.
+    """
+    marks = {None: "{}", 1: "<b>{}</b>", 2: "<u>{}</u>"}
     head = "".join(f"<th>{html.escape(name)}</th>" for name in table.header)
-    lines = []
+    rows = ""
     for row in table.body:
-        cells = [marks[cell.rank][0] + html.escape(cell.text) + marks[cell.rank][1] for cell in row]
-        if row[0].text in colors:
-            cells[0] = f'<span class="dot" style="background:{colors[row[0].text]}"></span>{cells[0]}'
-        lines.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+        rows += "<tr>"
+        for cell in row:
+            css = f' class="{classes[cell.text]}"' if cell.text in classes else ""
+            text = marks[cell.rank].format(html.escape(cell.text))
+            rows += f"<td{css}>{html_dot(colors.get(cell.text))}{text}</td>"
+        rows += "</tr>"
+    return f'<div class="scroll {kind}"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def html_dot(color: str | None) -> str:
+    """A dot in the colour of a model; nothing without a colour."""
+    return f'<span class="dot" style="background:{color}"></span>' if color else ""
 
 
 def csv_document(groups: Sequence[Group]) -> str:
-    """One row per group of any dataset, every number in a column of its own; empty where it is undefined.
+    """One row per group, with mean and standard deviation in separate columns; undefined numbers are empty.
 
-    The groups are of one kind: streams have columns of their own.
+    All groups are runs of methods, or all are streams.
     """
-    kinds, times = (("strategy",), _TIMES[:1]) if groups[0].is_stream else (("method", "recipe"), _TIMES)
-    names = (*groups[0].scores, *times)
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
+    keys, times = ["method", "recipe"], ["train_seconds", "fit_seconds"]
+    if groups[0].is_stream:
+        keys, times = ["strategy"], ["train_seconds"]
+    names = [*groups[0].scores, *times]
     columns = [f"{name}_{statistic}" for name in names for statistic in ("mean", "std")]
-    writer.writerow(["dataset", "model", *kinds, "seeds", *columns, "dataset_checksum", "split_checksum"])
+    rows = []
     for group in groups:
         document = group.results[0].document
-        numbers = []
+        row = [group.dataset, group.label, *(document[key] for key in keys), str(len(group.results))]
         for name in names:
-            numbers += [_number(group.mean(name)), _number(group.std(name)) if len(group.results) > 1 else ""]
-        words = [group.dataset, group.label, *(document[kind] for kind in kinds), str(len(group.results))]
-        checksums = [document["dataset"]["checksum"], document["dataset"]["split_checksum"]]
-        writer.writerow([*words, *numbers, *checksums])
-    return buffer.getvalue()
+            row += [_number(group.mean(name)), _number(group.std(name)) if len(group.results) > 1 else ""]
+        rows.append([*row, document["dataset"]["checksum"], document["dataset"]["split_checksum"]])
+    header = ["dataset", "model", *keys, "seeds", *columns, "dataset_checksum", "split_checksum"]
+    return csv_table(Table.of("", header, rows))
 
 
 def _number(value: float) -> str:
@@ -204,9 +196,9 @@ def _number(value: float) -> str:
 
 
 def csv_table(table: Table) -> str:
-    """The table as it is printed, one line a row."""
+    """The texts of the table as CSV."""
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows(
-        [table.header, *([cell.text for cell in row] for row in table.body)]
-    )
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(table.header)
+    writer.writerows([cell.text for cell in row] for row in table.body)
     return buffer.getvalue()

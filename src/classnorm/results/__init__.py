@@ -1,14 +1,6 @@
-"""What was found, however it was made: runs, tables, plots and verdicts as plain data. Never imports PyTorch."""
+"""Results as plain data: runs, tables, plots and verdicts. Never imports PyTorch."""
 
-from classnorm.results.artifact import (
-    Artifact,
-    Cell,
-    Plot,
-    Series,
-    Table,
-    find_artifacts,
-    ranks,
-)
+from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, find_artifacts, ranks
 from classnorm.results.run_folder import Result, find_results
 from classnorm.results.verdicts import Verdict
 

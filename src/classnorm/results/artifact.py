@@ -1,4 +1,4 @@
-"""What a reproduction or a diagnosis comes to: tables, plots and verdicts as plain data, which reports draw."""
+"""The outcome of a reproduction or a diagnosis: tables, plots and verdicts as plain data, which reports draw."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Cell:
 
 
 def ranks(means: Sequence[float], digits: int = 1, lower_is_better: bool = False) -> list[int | None]:
-    """1 for the best mean, 2 for the second best, as far as the printed digits tell them apart; None for a NaN.
+    """1 for the best mean, 2 for the second best, None for the rest and for NaN.
 
-    Those that tie share a rank: after two bests there is no second best.
+    Means that are equal in the printed digits share a rank: after two bests there is no second best.
 
     >>> ranks([0.10, 0.25, -0.02], digits=2, lower_is_better=True)
     [2, None, 1]
@@ -41,7 +41,7 @@ def ranks(means: Sequence[float], digits: int = 1, lower_is_better: bool = False
 
 @dataclass(frozen=True)
 class Table:
-    """The first column names the models, the others hold numbers."""
+    """A table whose first column names the models; the others hold numbers."""
 
     title: str
     header: list[str]
@@ -63,13 +63,13 @@ class Series:
 
     label: str
     model: str
-    """What is drawn; the same model has the same colour everywhere."""
+    """Decides the colour: a model has the same one in every plot."""
     x: list[float]
     y: list[float]
     low: list[float] | None = None
     high: list[float] | None = None
     variant: str = ""
-    """Tells lines of one model apart: the same variant has the same dashes everywhere."""
+    """Decides the dashes, which tell lines of one model apart."""
 
 
 @dataclass(frozen=True)
@@ -85,23 +85,23 @@ class Plot:
     lines_at: dict[str, float] = field(default_factory=dict)
     """Horizontal lines: label → height."""
     limits: list[float] | None = None
-    """Least and largest value of the colours of a heat map; None is 0 and 100."""
+    """Range of the y axis or, for a heat map, of the colours (0 to 100 by default)."""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A table or figure of the paper with what was measured here, or a diagnosis of one's own data."""
+    """A table or figure of the paper, measured here, or a diagnosis of a dataset."""
 
     name: str
     title: str
     text: str
-    """What the paper shows there, or what was asked."""
+    """What the paper shows, or what the diagnosis measures."""
     tables: list[Table] = field(default_factory=list)
     plots: list[Plot] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
-    """The numbers behind it, for scripts."""
+    """The underlying numbers, for scripts."""
 
     def save(self, folder: Path) -> None:
         write_json(folder / ARTIFACT, {"format": "classnorm-artifact", **asdict(self)})
@@ -112,11 +112,11 @@ class Artifact:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             if document.pop("format") != "classnorm-artifact":
-                raise ValueError("another format")
+                raise ValueError("unknown format")
             return cls(
                 **{name: document[name] for name in ("name", "title", "text", "notes", "data")},
                 tables=[
-                    Table(t["title"], t["header"], [[Cell(**cell) for cell in row] for row in t["body"]])
+                    Table(**{**t, "body": [[Cell(**cell) for cell in row] for row in t["body"]]})
                     for t in document["tables"]
                 ],
                 plots=[Plot(**{**p, "series": [Series(**s) for s in p["series"]]}) for p in document["plots"]],
@@ -127,6 +127,6 @@ class Artifact:
 
 
 def find_artifacts(paths: Sequence[Path]) -> list[Artifact]:
-    """All artifacts in or below the given folders, in a stable order."""
+    """All artifacts in or below the folders, in a stable order."""
     folders = dict.fromkeys(file.parent for path in paths for file in sorted(path.rglob(ARTIFACT)))
     return [Artifact.load(folder) for folder in folders]

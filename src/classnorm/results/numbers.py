@@ -1,4 +1,4 @@
-"""Numbers for JSON and for tables: undefined values, means over seeds, signs."""
+"""Numbers in JSON and in tables: undefined values, means over seeds, signs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNDEFINED = "–"
 
 
 def mean(values: Sequence[float]) -> float:
-    """NaN if any value is undefined."""
+    """Arithmetic mean; NaN if any value is."""
     return float(np.mean(values))
 
 
@@ -24,7 +24,7 @@ def std(values: Sequence[float]) -> float:
 
 
 def json_number(value: float | None, digits: int = 4) -> float | None:
-    """A number for JSON, which has no NaN: an undefined one is null.
+    """A rounded number for JSON, which has no NaN: undefined values become null.
 
     >>> json_number(62.91234567), json_number(float("nan"))
     (62.9123, None)
@@ -33,7 +33,7 @@ def json_number(value: float | None, digits: int = 4) -> float | None:
 
 
 def json_numbers(document: Any) -> Any:
-    """A document of mappings and sequences with NaN replaced by null, unrounded.
+    """A nested document with NaN replaced by null, unrounded.
 
     >>> json_numbers({"a": [1.0, float("nan")], "b": "text"})
     {'a': [1.0, None], 'b': 'text'}
@@ -46,7 +46,7 @@ def json_numbers(document: Any) -> Any:
 
 
 def number_text(value: float | None, digits: int = 1) -> str:
-    """A number for a table, a dash if it is undefined; one that rounds to zero has no sign.
+    """A number for a table: a dash if undefined, no sign if it rounds to zero.
 
     >>> number_text(62.91), number_text(-0.04), number_text(None)
     ('62.9', '0.0', '–')
@@ -55,7 +55,7 @@ def number_text(value: float | None, digits: int = 1) -> str:
 
 
 def mean_text(values: Sequence[float], digits: int = 1, spread: bool = True) -> str:
-    """`mean ± std` over seeds, the mean alone for a single seed, a dash if a value is undefined.
+    """`mean ± std` over seeds: the mean alone for a single seed, a dash if a value is undefined.
 
     >>> mean_text([55.0, 56.0, 57.0]), mean_text([55.0]), mean_text([55.0, float("nan")])
     ('56.0 ± 1.0', '55.0', '–')
@@ -67,7 +67,7 @@ def mean_text(values: Sequence[float], digits: int = 1, spread: bool = True) -> 
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """A difference with its sign; one that rounds to zero has none.
+    """A difference with its sign, which zero does not have.
 
     >>> signed(2.31), signed(-0.44), signed(-0.04), signed(-30.2, 0)
     ('+2.3', '−0.4', '0.0', '−30')

@@ -1,21 +1,18 @@
-"""The run folder: all that a report ever needs of a run, whether of a method or of a stream.
+"""The run folder: everything a report needs to know about a run of a method or a stream.
 
 ===================== ====================================================================================
 `result.json`         scores, settings, seed, checksums, versions, timing; written last, so a folder without
                       it is unfinished
 `model.safetensors`   and `model.json`: the scorer
-`encoder.json`        what made the features, where the dataset says
+`encoder.json`        the encoder of the features, if known
 `history.jsonl`       one line per epoch
 `predictions.npz`     per test row: label, top-1, best seen and best unseen class and their raw scores
-`examples.npz`        a few test images of unseen classes, where the dataset has images
+`examples.npz`        a few test images of unseen classes, if the dataset has images
 ===================== ====================================================================================
 
-A stream (`"kind": "stream"` in its result) has two files only. Version 0.1 called the first `continual.json`.
-
-===================== ====================================================================================
-`result.json`         as above, with the scores after each task and the accuracy on each task after each
-`state.safetensors`   the learner and its strategy after the last task
-===================== ====================================================================================
+A stream (`"kind": "stream"` in its result) has only `result.json`, here with the scores after each task and the task ×
+task matrix of accuracies, and `state.safetensors`, the learner and its strategy after the last task. In version 0.1 its
+result was `continual.json`.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ __all__ = [
 ]
 
 RESULT = "result.json"
-_OLD_STREAM = "continual.json"  # what version 0.1 called the result of a stream
+_OLD_STREAM = "continual.json"  # the result of a stream in version 0.1
 ENCODER = "encoder.json"
 
 
@@ -71,22 +68,22 @@ class Result:
         except FileNotFoundError:
             raise DataError(f"{path}: no such file; give the folder of a finished run") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}: not a readable result; run it again") from error
+            raise DataError(f"{path}: not a readable result; repeat the run") from error
         return cls(folder, document)
 
     @property
     def kind(self) -> Literal["run", "stream"]:
-        """A run of a method, or a stream of tasks."""
+        """`run` of a method or `stream` of tasks."""
         return "stream" if self.document.get("kind") == "stream" else "run"
 
     @property
     def is_trial(self) -> bool:
-        """Whether the run only chose settings: it ends with the first tasks of a stream."""
+        """Whether the run only served to choose settings, on the first tasks of a stream."""
         return self.kind == "stream" and self.document["stream"]["part"][1] is not None
 
     @property
     def scores(self) -> dict[str, float]:
-        """Percentages, but for the forgetting of a stream, a fraction; NaN where a score is undefined."""
+        """Percentages, except for the forgetting of a stream, a fraction. NaN if undefined."""
         return {k: float("nan") if v is None else float(v) for k, v in self.document["scores"].items()}
 
     @cached_property
@@ -95,7 +92,7 @@ class Result:
         return [json.loads(line) for line in lines]
 
     def arrays(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
-        """The arrays of `predictions` or `examples`, None if the run has none."""
+        """The arrays of `predictions` or `examples`; None if the run has no such file."""
         path = self.folder / f"{name}.npz"
         if not path.is_file():
             return None
@@ -103,33 +100,38 @@ class Result:
             with np.load(path, allow_pickle=False) as archive:
                 return {key: archive[key] for key in archive.files}
         except (OSError, ValueError) as error:
-            raise DataError(f"{path}: not readable; run it again") from error
+            raise DataError(f"{path}: not readable; repeat the run") from error
+
+    @property
+    def predictions(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays of `predictions.npz`, which every run of a method has."""
+        arrays = self.arrays("predictions")
+        if arrays is None:
+            raise DataError(f"{self.folder / 'predictions.npz'}: no such file; repeat the run")
+        return arrays
 
     @cached_property
     def sides(self) -> SideScores:
-        """What the seen–unseen curve needs, from `predictions.npz`."""
-        stored = self.arrays("predictions")
-        if stored is None:
-            raise DataError(f"{self.folder / 'predictions.npz'}: no such file; run it again")
-        labels, seen = stored["label"], stored["seen"]
+        """The best seen and unseen class of each test row, for the seen–unseen curve."""
+        arrays = self.predictions
         return SideScores(
-            stored["best_seen_score"].astype(np.float64),
-            stored["best_unseen_score"].astype(np.float64),
-            stored["best_seen"],
-            stored["best_unseen"],
-            labels,
-            seen[labels],
+            arrays["best_seen_score"].astype(np.float64),
+            arrays["best_unseen_score"].astype(np.float64),
+            arrays["best_seen"],
+            arrays["best_unseen"],
+            arrays["label"],
+            arrays["seen"][arrays["label"]],
         )
 
 
 def result_file(folder: Path) -> Path:
-    """The file with the result of a run; a folder without it is unfinished."""
+    """The result file of a run; it is missing until the run is finished."""
     old = folder / _OLD_STREAM
     return old if old.is_file() and not (folder / RESULT).is_file() else folder / RESULT
 
 
 def find_results(paths: Sequence[Path], may_be_empty: bool = False) -> list[Result]:
-    """All finished runs in or below the given folders, in a stable order, without trials of a validation."""
+    """All finished runs in or below the folders, in a stable order, without trials of a validation sequence."""
     results: dict[Path, Result] = {}
     for path in paths:
         if not path.is_dir():
@@ -138,39 +140,37 @@ def find_results(paths: Sequence[Path], may_be_empty: bool = False) -> list[Resu
         reported = [result for result in map(Result.read, folders) if not result.is_trial]
         if not reported and not may_be_empty:
             trials = " but trials of a validation sequence" if folders else ""
-            raise DataError(f"{path}: holds no finished run{trials}; look for {RESULT}")
+            raise DataError(f"{path}: holds no finished run{trials}; choose a folder with a {RESULT}")
         results |= {result.folder: result for result in reported}
     return list(results.values())
 
 
 def encoder_file(model: Path) -> Path:
-    """Where a run folder, or that of a file in it, says what made its features, if it does."""
+    """The path of the encoder record; `model` is a run folder or a file in it."""
     return (model if model.is_dir() else model.parent) / ENCODER
 
 
 def read_encoder(model: Path) -> dict[str, Any]:
-    """What made the features that the model of this run folder, or file in it, was trained on."""
+    """Read the record of the encoder whose features the model was trained on."""
     path = encoder_file(model)
     if not path.is_file():
-        raise ModelError(
-            f"{path}: no such file: the model was trained on features and knows no encoder; give `encoder`"
-        )
+        raise ModelError(f"{path}: no such file; a model of bare features knows no encoder; give `encoder`")
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         record["name"], record["weights"], record["sha256"], record["preprocessing"]["crop"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{path}: not a readable record of an encoder; give `encoder`") from error
+        raise ModelError(f"{path}: not a readable encoder record; set `encoder`") from error
     return record
 
 
 def write_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
-    """Write an `.npz` file, whole or not at all."""
+    """Write an `.npz` file atomically."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def write_result(folder: Path, document: dict[str, Any], history: list[dict[str, float]]) -> Result:
-    """Write the history and, last, the result."""
+    """Write the history and then the result, which marks the run as finished."""
     write_text(folder / "history.jsonl", "".join(json.dumps(record) + "\n" for record in history))
     write_json(folder / RESULT, document)
     return Result(folder, document)

@@ -1,4 +1,4 @@
-"""Whether claims hold: verdicts, and the rule that decides them over seeds and not by eye."""
+"""Verdicts on claims, and the rule that decides them from the scores of all seeds."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Verdict:
 
     claim: str
     dataset: str
-    """Its name and features."""
+    """Name and features."""
     measured: str
     verdict: Judgement
 
 
 def judge_difference(better: Sequence[float], worse: Sequence[float], margin: float) -> Judgement:
-    """The rule for two models, one value per seed each; a NaN, where a side has no rows, was not measured.
+    """Judge whether one model is better than another, from one value per seed; NaN counts as not measured.
 
     >>> judge_difference([55, 56, 57], [50, 51, 52], margin=2)
     'holds'
@@ -50,7 +50,7 @@ def judge_difference(better: Sequence[float], worse: Sequence[float], margin: fl
 
 
 def judge_bounds(values: Sequence[float], low: float = -math.inf, high: float = math.inf) -> Judgement:
-    """The rule for a size.
+    """Judge whether a quantity is within bounds, from one value per seed.
 
     >>> judge_bounds([0.5, 2.0], 0.1, 10.0), judge_bounds([0.05, 2.0], 0.1, 10.0), judge_bounds([20.0], 0.1, 10.0)
     ('holds', 'holds weakly', 'does not hold')
@@ -62,7 +62,7 @@ def judge_bounds(values: Sequence[float], low: float = -math.inf, high: float = 
 
 
 def weakest(*judgements: Judgement) -> Judgement:
-    """Of several judgements that a claim needs all of.
+    """The judgement of a claim that has several parts.
 
     >>> weakest("holds", "does not hold")
     'does not hold'

@@ -1,4 +1,4 @@
-"""From a trained method to calibrated predictions: `Scorer`, calibration by validation, export."""
+"""Calibrated predictions of trained methods: `Scorer`, calibration on validation splits, export."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def fit(
     device: Device = "auto",
     **changes: Any,
 ) -> Scorer:
-    """Train a method on a dataset and return the scorer, calibrated as the recipe says.
+    """Train a method on a dataset and return its scorer, calibrated according to the recipe.
 
     Args:
-        changes: fields of the method's config that differ from the recipe, e.g. ``hidden=512``.
+        changes: config fields that override the recipe, e.g. ``hidden=512``.
 
     >>> from classnorm.data import synthetic, SyntheticConfig
     >>> data = synthetic(SyntheticConfig(classes=10, unseen=3, rows=200, features=16))

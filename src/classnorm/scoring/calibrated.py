@@ -1,12 +1,11 @@
-"""Fit and calibrate: the only place that runs validation fits for a calibration."""
+"""Fits with a calibration chosen on validation splits."""
 
 from __future__ import annotations
 
 import importlib
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -30,44 +29,44 @@ from classnorm.training import FitContext, History, TrainingConfig
 
 __all__ = ["CalibratedFit", "ValidationFit", "fit_calibrated", "validate"]
 
-_KEPT = 1 << 20  # validation scores kept to fit the temperature, one number, for which some of the rows are enough
+_KINDS: tuple[Literal["scale", "bias"], ...] = ("scale", "bias")
+_MAX_LOGITS = 1 << 20  # validation logits kept to fit the temperature: some of the rows are enough for one number
 
 
 @dataclass(frozen=True)
 class CalibratedFit:
-    """A scorer ready for use, and how it came to be."""
+    """A calibrated scorer and the record of its fit."""
 
     scorer: Scorer
     history: History
     train_seconds: float
-    """The final fit alone."""
+    """The final fit only."""
     fit_seconds: float
-    """With validation fits and calibration."""
-    validation: dict[str, Any] | None = field(default=None)
-    """What validation chose and how well it did there; None where nothing was validated."""
+    """Including validation fits and calibration."""
+    validation: dict[str, Any] | None = None
+    """The choice on validation splits and its scores there; None without validation."""
 
 
 def fit_calibrated(job: FitJob, context: FitContext, announce: Announce = lambda stage: None) -> CalibratedFit:
-    """Choose a calibration on validation splits if the config asks for one, then fit on all training rows.
+    """Choose the calibration on validation splits if the config says so, then fit on all training rows.
 
-    The same validation fits give the temperature of the probabilities; without them it is 1.
+    The validation fits also determine the temperature of the probabilities, which is 1 without them.
 
     Args:
-        announce: told the name of each stage before it starts; returns a progress callback for it.
+        announce: called with the name of each stage before it starts; returns its progress callback.
     """
     job.config.check()
     if isinstance(job.config, TrainingConfig):
-        # PyTorch imports its compiler with the first optimizer, for a second or two: once a process, part of no fit.
+        # The first optimizer of a process makes PyTorch import its compiler: keep that second or two out of the timing.
         importlib.import_module("torch._dynamo")
     started = time.perf_counter()
     calibration, temperature, validation = _calibrate(job, context, announce)
     progress = announce("training")
     before = time.perf_counter()
     fitted = job.fit(replace(context, progress=progress))
-    train_seconds = time.perf_counter() - before
+    now = time.perf_counter()
     scorer = Scorer.of(job, fitted.model).calibrated(calibration, temperature)
-    fit_seconds = time.perf_counter() - started
-    return CalibratedFit(scorer, fitted.history, train_seconds, fit_seconds, validation)
+    return CalibratedFit(scorer, fitted.history, now - before, now - started, validation)
 
 
 def _calibrate(
@@ -85,7 +84,7 @@ def _calibrate(
     calibration, harmonic = choose_calibration(sides, VALIDATED[config.calibration])
     scores = np.concatenate([calibration.apply(fit.logits, fit.seen) for fit in fits])
     labels = np.concatenate([fit.labels for fit in fits])
-    temperature = 1.0 if math.isnan(harmonic) else fit_temperature(scores, labels)  # NaN: rows of one side alone
+    temperature = 1.0 if math.isnan(harmonic) else fit_temperature(scores, labels)  # NaN: one side has no rows
     record = {
         "harmonic": harmonic,
         "splits": config.validation_splits,
@@ -95,32 +94,29 @@ def _calibrate(
             "before": expected_calibration_error(softmax(scores), labels),
             "after": expected_calibration_error(softmax(scores, temperature), labels),
         },
-        "curves": _curves(sides, calibration),
+        "curves": {
+            kind: calibration_curves(sides, kind, calibration_values(sides, kind, calibration)).rounded()
+            for kind in _KINDS
+        },
     }
     return calibration, temperature, json_numbers(record)
 
 
 @dataclass(frozen=True)
 class ValidationFit:
-    """What is kept of a validation fit. Every split has the same classes, the seen ones; which it holds out differs."""
+    """The scores of a validation fit. All splits have the same classes, the seen ones, but hold out different ones."""
 
     sides: SideScores
-    logits: npt.NDArray[np.float32]  # [n, n_classes] of some held-out rows, or all
+    logits: npt.NDArray[np.float32]  # [n, n_classes] of at least some held-out rows
     labels: npt.NDArray[np.int64]
     seen: npt.NDArray[np.bool_]
 
 
 def validate(job: FitJob, split: int, context: FitContext) -> ValidationFit:
-    """Fit on a validation split of the training rows; what a calibration needs to know of its held-out rows."""
+    """Fit on a validation split of the training rows and score the held-out rows."""
     part = job.validation(split)
     data = part.dataset
     logits = Scorer.of(part, part.fit(context).model).logits(data.features[data.test_rows])
     labels = data.labels[data.test_rows]
-    kept = slice(None, None, -(-logits.size // _KEPT))
-    return ValidationFit(side_scores(logits, labels, data.seen), logits[kept].copy(), labels[kept], data.seen)
-
-
-def _curves(sides: Sequence[SideScores], chosen: Calibration) -> dict[str, dict[str, list[float]]]:
-    """U, S and H on validation against either kind of calibration, for the report."""
-    kinds: tuple[Literal["scale", "bias"], ...] = ("scale", "bias")
-    return {kind: calibration_curves(sides, kind, calibration_values(sides, kind, chosen)).rounded() for kind in kinds}
+    step = -(-logits.size // _MAX_LOGITS)
+    return ValidationFit(side_scores(logits, labels, data.seen), logits[::step].copy(), labels[::step], data.seen)

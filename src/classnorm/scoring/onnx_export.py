@@ -1,15 +1,12 @@
-"""A `Scorer` as ONNX graphs, for places that have onnxruntime and not PyTorch.
-
-Two files and nothing beside them:
+"""A `Scorer` as ONNX graphs, to run with onnxruntime and without PyTorch.
 
 - ``FILE.onnx``: `features` [rows, d_z], `prototypes` [classes, d], `seen` [classes] → calibrated `scores` and
-  `probabilities`, both [rows, classes]. Prototypes and seen mask have the model's own classes as their default, so
-  features alone are enough.
-- ``FILE.prototypes.onnx``: `descriptors` [classes, d_a] → `prototypes` [classes, d], for new classes. Without input it
-  gives those of the model's own.
+  `probabilities`, both [rows, classes]. Prototypes and seen mask default to the classes of the model.
+- ``FILE.prototypes.onnx``: `descriptors` [classes, d_a] → `prototypes` [classes, d], for new classes. Descriptors
+  default to those of the model.
 
-Names and settings are in the metadata of each, as JSON under the key ``classnorm``; that of the first has the checksum
-of the second. So a model cannot lose its class names, and any language that onnxruntime speaks can use it.
+The metadata of both files holds class names and settings as JSON under the key ``classnorm``; that of the first also
+has the checksum of the second.
 """
 
 from __future__ import annotations
@@ -39,17 +36,17 @@ from classnorm.scoring.scorer import Scorer
 
 __all__ = ["export_onnx"]
 
-_IR_VERSION = 10  # read by onnxruntime since 1.18, of May 2024
-_LARGEST = 2_000_000_000  # bytes: what protobuf holds, and so one ONNX file
-_TOLERANCE = 1e-4  # of the largest score
-_CLASSES = 3  # at which the graphs are traced: anything but 1, which PyTorch would take for a constant
+_IR_VERSION = 10  # supported by onnxruntime since 1.18 (May 2024)
+_LARGEST = 2_000_000_000  # bytes; the limit of protobuf and therefore of an ONNX file
+_TOLERANCE = 1e-4  # relative to the largest score
+_CLASSES = 3  # number of classes in the traced example; PyTorch would take 1 for a constant
 
 
 class _Scores(nn.Module):
-    """Features, prototypes and seen mask → what `Scorer.scores` gives, and its softmax."""
+    """Features, prototypes and seen mask → `Scorer.scores` and `Scorer.probabilities`."""
 
-    factors: Tensor  # of unseen classes, of seen ones
-    shifts: Tensor
+    factors: Tensor  # [2]: of unseen, of seen classes
+    shifts: Tensor  # [2]
 
     def __init__(self, scorer: Scorer) -> None:
         super().__init__()
@@ -79,12 +76,12 @@ class _Prototypes(nn.Module):
 def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18) -> list[Path]:
     """Write ``FILE.onnx`` and ``FILE.prototypes.onnx``, and return their paths.
 
-    A method that has no formula for the prototype of a new class (f-CLSWGAN trains one) has the first file only: add
-    the classes with `Scorer.add_classes` before. Nothing is written unless the graphs give what PyTorch gives.
+    Methods without a formula for the prototype of a new class (f-CLSWGAN trains one) have only the first file: add
+    classes with `Scorer.add_classes` before the export. Nothing is written unless the graphs agree with PyTorch.
 
     Args:
-        path: ends in ``.onnx``.
-        opset: version of the ONNX operators, 18 or later.
+        path: name of the first file, ending in ``.onnx``.
+        opset: version of the ONNX operators, at least 18.
     """
     path = Path(path)
     if path.suffix != ".onnx":
@@ -92,7 +89,11 @@ def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18) -> list[Path]
     onnx = _onnx()
     scorer = dataclasses.replace(scorer, model=copy.deepcopy(scorer.model).cpu().eval())
     table = scorer.prototypes()
-    _check_size([*scorer.model.state_dict().values(), torch.from_numpy(table)])
+    size = table.nbytes + sum(t.numel() * t.element_size() for t in scorer.model.state_dict().values())
+    if size > _LARGEST:
+        raise ConfigError(
+            f"the model has {size / 1e9:.1f} GB, an ONNX file at most 2; keep fewer classes (Scorer.only)"
+        )
     few = np.zeros(_CLASSES, dtype=np.int64)
     inputs = {
         "features": torch.zeros(2, scorer.d_z),
@@ -103,48 +104,40 @@ def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18) -> list[Path]
         scores = _graph(_Scores(scorer), inputs, ["scores", "probabilities"], opset)
     except RuntimeError as error:
         raise ConfigError(
-            f"the method {scorer.method} cannot be exported: ONNX has no form for its logits; use `classnorm predict`"
+            f"the method {scorer.method} cannot be exported: ONNX has no form for its logits; predict with PyTorch"
         ) from error
     try:
         descriptors = torch.from_numpy(scorer.descriptors[few])
         prototypes = _graph(_Prototypes(scorer.model), {"descriptors": descriptors}, ["prototypes"], opset)
     except RuntimeError:
         prototypes = None
-    contents = {path: scores}
+    graphs = {path: scores}
     about = _about(scorer)
     second = path.with_suffix(".prototypes.onnx")
     if prototypes is not None:
-        contents[second] = prototypes
+        graphs[second] = prototypes
         _complete(onnx, prototypes, about, {"descriptors": scorer.descriptors})
         about["prototypes_sha256"] = hashlib.sha256(prototypes.SerializeToString(deterministic=True)).hexdigest()
     _complete(onnx, scores, about, {"prototypes": table, "seen": scorer.seen})
     _verify(scorer, scores, prototypes)
     with ExitStack() as stack:  # both are written before the first is renamed
-        for file, graph in contents.items():
+        for file, graph in graphs.items():
             stack.enter_context(replacing(file)).write_bytes(graph.SerializeToString(deterministic=True))
     if prototypes is None:
-        second.unlink(missing_ok=True)  # of an earlier export: it does not belong to this one
-    return list(contents)
+        second.unlink(missing_ok=True)  # left over from an earlier export
+    return list(graphs)
 
 
 def _onnx() -> Any:
-    """The onnx package, once it is sure that exporting can work."""
+    """The onnx package; an error if anything the export needs is missing."""
     try:
         import onnx
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise ConfigError(f"export needs {error.name}; pip install 'classnorm[onnx]'") from error
     if "custom_translation_table" not in inspect.signature(torch.onnx.export).parameters:
-        raise ConfigError(f"export needs PyTorch 2.6 or later, this is {torch.__version__}; pip install -U torch")
+        raise ConfigError(f"export needs PyTorch 2.6 or later, not {torch.__version__}; pip install -U torch")
     return onnx
-
-
-def _check_size(tensors: Sequence[Tensor]) -> None:
-    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    if size > _LARGEST:
-        raise ConfigError(
-            f"the model has {size / 1e9:.1f} GB, an ONNX file at most 2; keep fewer classes (Scorer.only)"
-        )
 
 
 def _about(scorer: Scorer) -> dict[str, Any]:
@@ -163,11 +156,11 @@ def _about(scorer: Scorer) -> dict[str, Any]:
 
 
 def _graph(module: nn.Module, inputs: Mapping[str, Tensor], outputs: Sequence[str], opset: int) -> Any:
-    """The ONNX model of a module, for any number of rows and classes; a `RuntimeError` where there is none."""
+    """The ONNX model of a module, for any number of rows and classes; a `RuntimeError` if there is none."""
     rows, classes = torch.export.Dim("rows"), torch.export.Dim("classes")
     shapes = {name: {0: rows if name == "features" else classes} for name in inputs}
     with _quiet(), torch.inference_mode(False), torch.enable_grad():  # some methods evaluate in blocks without grad
-        # Strict, because only that follows `len(tensor)` for any length.
+        # Only strict mode traces `len(tensor)` for any length.
         traced = torch.export.export(module.eval(), (), dict(inputs), dynamic_shapes=shapes, strict=True)
         program = torch.onnx.export(
             traced,
@@ -181,38 +174,37 @@ def _graph(module: nn.Module, inputs: Mapping[str, Tensor], outputs: Sequence[st
         )
     assert program is not None
     graph = program.model_proto
-    made = next(entry.version for entry in graph.opset_import if not entry.domain)
-    if made != opset:
-        raise ConfigError(f"opset {opset} cannot be had; use {made}")
+    supported = next(entry.version for entry in graph.opset_import if not entry.domain)
+    if supported != opset:
+        raise ConfigError(f"`opset={opset}` is not supported; use `opset={supported}`")
     return graph
 
 
 def _cdist(left: Any, right: Any, p: float, compute_mode: int | None = None) -> Any:
-    """Euclidean distances by differences, the exact way; the exporter knows none."""
+    """Euclidean distances from differences, which is exact; the exporter has no translation of its own."""
     from onnxscript import opset18
 
     op: Any = opset18
     if p != 2.0:
-        raise NotImplementedError(f"distances of the norm {p}")
+        raise NotImplementedError(f"cdist with p = {p}")
     differences = op.Sub(op.Unsqueeze(left, [1]), op.Unsqueeze(right, [0]))
     return op.Sqrt(op.ReduceSumSquare(differences, [2], keepdims=0))
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter talks about itself."""
+    """Silence the warnings and logs of the exporter."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logging.disable(before)
 
 
 def _complete(onnx: Any, graph: Any, about: dict[str, Any], defaults: dict[str, npt.NDArray[Any]]) -> None:
-    """Give the graph its metadata and the defaults of its inputs, and take away where on this machine it was traced."""
+    """Add metadata and the defaults of inputs to the graph, and remove the stack traces of the exporter."""
     for part in (*graph.graph.node, *graph.graph.input, *graph.graph.output, *graph.graph.value_info, graph.graph):
         del part.metadata_props[:]
     graph.ir_version = min(graph.ir_version, _IR_VERSION)
@@ -223,40 +215,31 @@ def _complete(onnx: Any, graph: Any, about: dict[str, Any], defaults: dict[str, 
 
 
 def _verify(scorer: Scorer, scores: Any, prototypes: Any | None) -> None:
-    """Compare with PyTorch on random features and on descriptors between those of two classes."""
+    """Compare with PyTorch on random features and on means of two descriptors, if onnxruntime is installed."""
     try:
         import onnxruntime
     except ImportError:
         return
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-
-    def run(graph: Any, inputs: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.float32]:
+    features = np.random.default_rng(0).random((5, scorer.d_z), dtype=np.float32)
+    checks: list[tuple[str, Any, Any, Any]] = [("scores", scores, {"features": features}, scorer.scores(features))]
+    if prototypes is not None:
+        means = (0.5 * (scorer.descriptors + np.roll(scorer.descriptors, 1, axis=0))).astype(np.float32)
+        expected = dataclasses.replace(scorer, descriptors=means).prototypes()
+        checks.append(("prototypes", prototypes, {"descriptors": means}, expected))
+    for output, graph, inputs, expected in checks:
         try:
             session = onnxruntime.InferenceSession(graph.SerializeToString(), options, ["CPUExecutionProvider"])
-            result: npt.NDArray[np.float32] = session.run(None, inputs)[0]
-        except Exception as error:  # its errors have no type of their own
+            exported = session.run(None, inputs)[0]
+        except Exception as error:  # onnxruntime has no common error type
             raise OutputError(
                 f"onnxruntime {onnxruntime.__version__} cannot run the exported graph, so nothing was written; "
                 "update it or choose a lower `opset`"
             ) from error
-        return result
-
-    features = np.random.default_rng(0).random((5, scorer.d_z), dtype=np.float32)
-    _compare("scores", run(scores, {"features": features}), scorer.scores(features))
-    if prototypes is not None:
-        between = (0.5 * (scorer.descriptors + np.roll(scorer.descriptors, 1, axis=0))).astype(np.float32)
-        _compare(
-            "prototypes",
-            run(prototypes, {"descriptors": between}),
-            dataclasses.replace(scorer, descriptors=between).prototypes(),
-        )
-
-
-def _compare(what: str, exported: npt.NDArray[Any], expected: npt.NDArray[Any]) -> None:
-    difference = float(np.abs(exported - expected).max())
-    if not difference <= _TOLERANCE * float(np.abs(expected).max()):
-        raise OutputError(
-            f"the exported {what} differ from PyTorch's by {difference:.2g}, so nothing was written; "
-            "try another `opset` or other versions of torch and onnxruntime"
-        )
+        difference = float(np.abs(exported - expected).max())
+        if not difference <= _TOLERANCE * float(np.abs(expected).max()):
+            raise OutputError(
+                f"the exported {output} differ from PyTorch's by {difference:.2g}, so nothing was written; "
+                "try another `opset` or other versions of torch and onnxruntime"
+            )

@@ -1,4 +1,4 @@
-"""`Scorer`: a trained model together with its classes; what is saved, loaded and asked for predictions."""
+"""`Scorer`: a trained model together with its classes, for prediction, saving and loading."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ __all__ = ["Scorer", "Top"]
 
 _FORMAT = "classnorm-model"
 _VERSION = 1
-_BATCH_BYTES = 1 << 28  # logits computed together, so that memory stays bounded with many rows or classes
-_CHUNK = 1 << 20  # of these, ranked together: what fits a cache
-_SPARE = 3  # candidates beyond the best k: rows that even these leave undecided are sorted whole
+_BATCH_BYTES = 1 << 28  # logits computed at a time; bounds the memory for many rows or classes
+_CHUNK = 1 << 20  # logits ranked at a time; fits a cache
+_SPARE = 3  # candidates beyond the best k; rows that are still undecided are sorted completely
 
 
 class Top(NamedTuple):
@@ -46,7 +46,7 @@ class Top(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """Scores features against classes. Immutable: `add_classes`, `only` and `calibrated` return a new one."""
+    """Scores features against classes. Immutable: `add_classes`, `only` and `calibrated` return a new scorer."""
 
     model: ZeroShotModel
     method: str
@@ -57,20 +57,17 @@ class Scorer:
     d_z: int
     calibration: Calibration = field(default_factory=Calibration)
     temperature: float = 1.0
-    """Probabilities are the softmax of calibrated scores divided by this; it changes no prediction."""
+    """Divides the calibrated scores before the softmax; changes probabilities, not predictions."""
 
     @classmethod
     def of(cls, job: FitJob, model: ZeroShotModel) -> Self:
-        """The scorer of a model that a job has trained, not calibrated."""
+        """The uncalibrated scorer of a model that a job has trained."""
         data = job.dataset
         return cls(model, job.method.name, job.config, data.class_names, data.descriptors, data.seen, data.d_z)
 
     def __repr__(self) -> str:
-        seen = int(self.seen.sum())
-        return (
-            f"Scorer(method={self.method!r}, {seen} seen and {len(self.seen) - seen} unseen classes, "
-            f"calibration={str(self.calibration)!r})"
-        )
+        sizes = f"{self.seen.sum()} seen and {(~self.seen).sum()} unseen classes"
+        return f"Scorer(method={self.method!r}, {sizes}, calibration={str(self.calibration)!r})"
 
     @property
     def d_a(self) -> int:
@@ -81,14 +78,13 @@ class Scorer:
         return next(self.model.parameters()).device
 
     def prototypes(self) -> npt.NDArray[np.float32]:
-        """[n_classes, d], what the method keeps of each class."""
-        result: npt.NDArray[np.float32] = self._prototypes.cpu().numpy().copy()
-        return result
+        """The representation of each class, [n_classes, d]."""
+        return np.array(self._prototypes.cpu().numpy())
 
     @cached_property
     @torch.inference_mode()
     def _prototypes(self) -> torch.Tensor:
-        """Of all classes, computed once: a scorer and its model do not change."""
+        """Computed once: a scorer and its model do not change."""
         self.model.eval()
         return self.model.prototypes(self._tensor(self.descriptors))
 
@@ -105,7 +101,7 @@ class Scorer:
         return self.calibration.apply(self.logits(features), self.seen)
 
     def probabilities(self, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Of each class, [n, n_classes]: the softmax of the calibrated scores over the temperature."""
+        """Softmax of the calibrated scores divided by the temperature, [n, n_classes]."""
         rows = self._rows(features)
         result = np.empty((len(rows), len(self.class_names)))
         for part, block in self._blocks(rows, slice(None)):
@@ -113,14 +109,14 @@ class Scorer:
         return result
 
     def top(self, features: npt.ArrayLike, k: int = 5) -> Top:
-        """The k best classes of each row, as `scores` ranks them; equal scores go to the class that comes first.
+        """The k best classes of each row by `scores`; of equal scores, the first class wins.
 
-        Memory stays bounded whatever the number of rows and classes: neither all scores nor all prototypes are held.
+        Memory is bounded for any number of rows and classes: scores and prototypes are computed in blocks.
         """
         rows = self._rows(features)
         k = min(k, len(self.class_names))
         if k < 1:
-            raise ConfigError("top needs at least 1 class to give for each row")
+            raise ConfigError(f"top needs at least 1 class per row, not {k}")
         indices: npt.NDArray[np.int64] = np.empty((len(rows), 0), dtype=np.int64)
         scores: npt.NDArray[np.float64] = np.empty((len(rows), 0))
         total = np.full((len(rows), 1), -np.inf)  # log of the sum of exp(score / temperature)
@@ -128,17 +124,17 @@ class Scorer:
         for start in range(0, len(self.class_names) if len(rows) else 0, size):
             classes = slice(start, start + size)
             best = [self._best(block, classes, k) for _, block in self._blocks(rows, classes)]
-            found, values, log_sums = (np.concatenate(parts) for parts in zip(*best, strict=True))
-            indices, scores = np.hstack([indices, found + start]), np.hstack([scores, values])
+            columns, values, log_sums = (np.concatenate(parts) for parts in zip(*best, strict=True))
+            indices, scores = np.hstack([indices, columns + start]), np.hstack([scores, values])
             order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
             indices, scores = np.take_along_axis(indices, order, axis=1), np.take_along_axis(scores, order, axis=1)
             total = np.logaddexp(total, log_sums)
-        indices, scores = indices.reshape(-1, k), scores.reshape(-1, k)  # no rows have k columns, too
+        indices, scores = indices.reshape(-1, k), scores.reshape(-1, k)  # [0, k] without rows
         return Top(indices, scores, np.exp(np.minimum(scores / self.temperature - total, 0.0)))
 
     @torch.inference_mode()
     def _best(self, logits: torch.Tensor, classes: slice, k: int) -> tuple[npt.NDArray[Any], ...]:
-        """Of a block of logits: the k best columns of each row, their scores, and the row's log-sum of exponentials."""
+        """The k best columns of each row of a block of logits, their scores, and the log-sum-exp of the row."""
         seen = self.seen[classes]
         k, width = min(k, len(seen)), min(k + _SPARE, len(seen))
         factors, shifts = (self._tensor(part) for part in self.calibration.factors_and_shifts(seen))
@@ -147,20 +143,20 @@ class Scorer:
         for raw in torch.split(logits, max(1, _CHUNK // len(seen))):
             rough = raw if self.calibration.kind == "none" else torch.addcmul(-shifts, raw, factors)
             values, columns = rough.topk(width, dim=1)
-            # The candidates, in the order of their columns, get their scores in double precision as `scores` has them.
-            found, _ = columns.sort(dim=1)
-            index = found.cpu().numpy()
-            exact = self.calibration.apply(raw.gather(1, found).cpu().numpy(), seen[index])
+            # Score the candidates, in the order of their columns, in double precision as `scores` does.
+            columns, _ = columns.sort(dim=1)
+            index = columns.cpu().numpy()
+            exact = self.calibration.apply(raw.gather(1, columns).cpu().numpy(), seen[index])
             order = np.argsort(-exact, axis=1, kind="stable")[:, :k]
             index, exact = np.take_along_axis(index, order, axis=1), np.take_along_axis(exact, order, axis=1)
             if width < len(seen):
-                # Single precision may have misjudged, and equal scores go by column: near ties are looked at whole.
+                # Sort rows with near ties completely: single precision may have misranked them.
                 worst = values[:, -1].cpu().double().numpy()
                 slack = 1e-6 * (np.abs(exact[:, -1]) + largest_shift + np.abs(worst))
                 for row in np.flatnonzero(worst >= exact[:, -1] - slack):
-                    whole = self.calibration.apply(raw[row].cpu().numpy(), seen)
-                    index[row] = np.argsort(-whole, kind="stable")[:k]
-                    exact[row] = whole[index[row]]
+                    row_scores = self.calibration.apply(raw[row].cpu().numpy(), seen)
+                    index[row] = np.argsort(-row_scores, kind="stable")[:k]
+                    exact[row] = row_scores[index[row]]
             highest = values[:, :1]
             sums = rough.sub(highest).div_(self.temperature).exp_().sum(dim=1, keepdim=True)
             logs = highest.cpu().double() / self.temperature + sums.cpu().double().log()
@@ -170,18 +166,16 @@ class Scorer:
     def _rows(self, features: npt.ArrayLike) -> FloatArray:
         rows = np.asanyarray(features)
         if rows.ndim != 2 or rows.shape[1] != self.d_z:
-            raise DataError(
-                f"features of shape {rows.shape} do not fit the model, which was trained on [n, {self.d_z}]"
-            )
+            raise DataError(f"features have shape {rows.shape}, but the model was trained on [n, {self.d_z}]")
         return rows
 
     @torch.inference_mode()
     def _blocks(self, rows: FloatArray, classes: slice) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Logits of some classes, for as many rows at a time as bounded memory allows."""
+        """Logits of some classes, for as many rows at a time as the memory limit allows."""
         descriptors = self.descriptors[classes]
-        whole = len(descriptors) == len(self.descriptors)
+        is_all = len(descriptors) == len(self.descriptors)
         self.model.eval()
-        prototypes = self._prototypes if whole else self.model.prototypes(self._tensor(descriptors))
+        prototypes = self._prototypes if is_all else self.model.prototypes(self._tensor(descriptors))
         size = max(1, _BATCH_BYTES // (4 * max(len(descriptors), self.d_z)))
         for start in range(0, len(rows), size):
             part = slice(start, start + size)
@@ -193,33 +187,31 @@ class Scorer:
         return [self.class_names[c] for c in self.top(checked, 1).indices[:, 0]]
 
     def add_classes(self, descriptors: Mapping[str, npt.ArrayLike], where: str = "new classes") -> Self:
-        """A scorer that also knows these classes, as unseen ones.
+        """A scorer with additional unseen classes.
 
-        A class that is known already may come again with the same descriptor (tables often list all classes); with
-        another one it is an error.
+        Known classes are skipped if their descriptor is the same (tables often list all classes); a different one is
+        an error.
         """
-        names = list(descriptors)
-        lengths = {np.size(np.asarray(descriptors[name])) for name in names}
-        if names and lengths != {self.d_a}:
-            wrong = next(name for name in names if np.size(np.asarray(descriptors[name])) != self.d_a)
-            raise DataError(
-                f"{where}: the descriptor of class {wrong!r} has {np.size(np.asarray(descriptors[wrong]))} dimensions; "
-                f"the model was trained on {self.d_a}"
-            )
-        table = (
-            check_descriptors([np.ravel(np.asarray(descriptors[n])) for n in names], names, where) if names else None
-        )
+        if not descriptors:
+            return self
+        names, vectors = list(descriptors), [np.ravel(np.asarray(vector)) for vector in descriptors.values()]
+        for name, vector in zip(names, vectors, strict=True):
+            if len(vector) != self.d_a:
+                raise DataError(
+                    f"{where}: the descriptor of class {name!r} has {len(vector)} dimensions; "
+                    f"the model was trained on {self.d_a}"
+                )
+        table = check_descriptors(vectors, names, where)
         position = {name: i for i, name in enumerate(self.class_names)}
         new = []
         for i, name in enumerate(names):
-            assert table is not None
             if name not in position:
                 new.append(i)
             elif not np.allclose(table[i], self.descriptors[position[name]], rtol=1e-4, atol=1e-6):
                 raise DataError(
                     f"{where}: class {name!r} is known to the model with another descriptor; rename the new one"
                 )
-        if not new or table is None:
+        if not new:
             return self
         return replace(
             self,
@@ -229,7 +221,7 @@ class Scorer:
         )
 
     def only(self, names: Sequence[str]) -> Self:
-        """A scorer restricted to the named classes, in their order."""
+        """A scorer restricted to the named classes, in this order."""
         position = {name: i for i, name in enumerate(self.class_names)}
         unknown = [name for name in names if name not in position]
         if unknown:
@@ -243,10 +235,9 @@ class Scorer:
         )
 
     def calibrated(self, calibration: Calibration, temperature: float | None = None) -> Self:
-        """A scorer with another calibration and, if one is given, another temperature."""
-        return replace(
-            self, calibration=calibration, temperature=self.temperature if temperature is None else temperature
-        )
+        """A scorer with another calibration and, if given, another temperature."""
+        temperature = self.temperature if temperature is None else temperature
+        return replace(self, calibration=calibration, temperature=temperature)
 
     def _tensor(self, array: FloatArray) -> torch.Tensor:
         return torch.from_numpy(np.array(array, dtype=np.float32)).to(self.device)  # a copy: memory maps are read-only
@@ -255,7 +246,7 @@ class Scorer:
         """Write `model.safetensors` and `model.json` into `folder`, and return it."""
         folder = Path(folder)
         tensors = {f"model.{name}": t.detach().cpu().contiguous() for name, t in self.model.state_dict().items()}
-        tensors["descriptors"] = torch.from_numpy(np.array(self.descriptors))  # a copy: it may be mapped read-only
+        tensors["descriptors"] = torch.from_numpy(np.array(self.descriptors))  # a copy: memory maps are read-only
         content = save_tensors(tensors)
         with replacing(folder / "model.safetensors") as temporary:
             temporary.write_bytes(content)
@@ -279,7 +270,7 @@ class Scorer:
 
     @classmethod
     def load(cls, path: Path | str, device: Device = "auto") -> Scorer:
-        """Read what `save` wrote; `path` is the folder or either file in it."""
+        """Load a saved scorer; `path` is the folder or either of its files."""
         folder = Path(path)
         if folder.name in ("model.json", "model.safetensors") and not folder.is_dir():
             folder = folder.parent
@@ -287,33 +278,26 @@ class Scorer:
         try:
             if document["method"] not in METHODS:
                 raise ModelError(
-                    f"{folder}: made by the method {document['method']!r}, which is not known; if a plug-in brings it, "
-                    "load that first (`plugin`)"
+                    f"{folder}: trained with the unknown method {document['method']!r}; if it is from a plug-in, load "
+                    "that first (`plugin`)"
                 )
             method = METHODS[document["method"]]
             config = method.config(**document["config"])
             tensors = load_tensors(content)
             descriptors = tensors.pop("descriptors").numpy()
             weights = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
-            model = method.build(config, int(document["descriptor_dim"]), int(document["feature_dim"]), weights)
+            d_z = int(document["feature_dim"])
+            model = method.build(config, int(document["descriptor_dim"]), d_z, weights)
             model.load_state_dict(weights)
+            model = model.to(pick_device(device)).eval()
             names, seen = tuple(document["class_names"]), np.array(document["seen"], dtype=bool)
             if not len(names) == len(seen) == len(descriptors):
                 raise ValueError("class names, seen mask and descriptors differ in length")
-            temperature = float(document.get("temperature", 1.0))  # files of before it was saved have none
+            temperature = float(document.get("temperature", 1.0))  # missing in old files
             if not (math.isfinite(temperature) and temperature > 0):
                 raise ValueError(f"temperature {temperature}")
-            return cls(
-                model.to(pick_device(device)).eval(),
-                document["method"],
-                config,
-                names,
-                descriptors,
-                seen,
-                int(document["feature_dim"]),
-                Calibration(**document["calibration"]),
-                temperature,
-            )
+            calibration = Calibration(**document["calibration"])
+            return cls(model, method.name, config, names, descriptors, seen, d_z, calibration, temperature)
         except ClassNormError:
             raise
         except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
@@ -323,12 +307,12 @@ class Scorer:
 
 
 def _read_model(folder: Path) -> tuple[dict[str, Any], bytes]:
-    """The JSON document and the bytes of the tensors, which must belong together."""
+    """The JSON document and the bytes of the tensors, checked to belong together."""
     paths = (folder / "model.json", folder / "model.safetensors")
     for path in paths:
         if not path.is_file():
-            below = sorted(found.parent for found in folder.glob("*/model.json"))[:1]
-            hint = f"did you mean {below[0]}?" if below else "give the folder of a finished run"
+            below = min((file.parent for file in folder.glob("*/model.json")), default=None)
+            hint = f"did you mean {below}?" if below else "give the folder of a finished run"
             raise ModelError(f"{path}: no such file; {hint}")
     try:
         document = json.loads(paths[0].read_text(encoding="utf-8"))
@@ -336,7 +320,7 @@ def _read_model(folder: Path) -> tuple[dict[str, Any], bytes]:
     except (OSError, ValueError) as error:
         raise ModelError(f"{paths[0]}: not readable ({error}); train the model again") from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise ModelError(f"{paths[0]}: not a classnorm model; give the folder of a run of `classnorm train`")
+        raise ModelError(f"{paths[0]}: not a classnorm model; give the folder of a trained one")
     if document.get("version") != _VERSION:
         raise ModelError(f"{paths[0]}: model format {document.get('version')} is not understood; update classnorm")
     if document.get("sha256") != hashlib.sha256(content).hexdigest():
