@@ -25,6 +25,7 @@ from classnorm.metrics import gzsl_scores
 FAST = {"hidden": 32, "epochs": 15, "lr": 3e-3, "validation_splits": 1}
 
 
+@pytest.mark.slow
 @parametrize_with_checks([ClassNormClassifier(), ClassNormClassifier(method="kernel", settings={"dimensions": 16})])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
@@ -249,6 +250,7 @@ def test_a_pipeline_passes_descriptors_on(data):
     assert pipeline.classes_.tolist() == data["table"].index.tolist()
 
 
+@pytest.mark.slow
 def test_a_grid_search_over_settings_in_two_processes(data):
     grid = [FAST | {"calibration": "none", "hidden": hidden} for hidden in (1, 32)]
     search = GridSearchCV(ClassNormClassifier(), {"settings": grid}, cv=3, n_jobs=2, error_score="raise")

@@ -164,6 +164,7 @@ def test_a_truncated_file_is_noticed(file: str, data: ZeroShotDataset, cache: Pa
     assert not glyphs._intact(folder)
 
 
+@pytest.mark.slow
 def test_a_truncated_cache_is_rendered_again(
     data: ZeroShotDataset, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +176,7 @@ def test_a_truncated_cache_is_rendered_again(
     assert features.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_processes_that_render_at_once_give_the_same_dataset(data: ZeroShotDataset, tmp_path: Path) -> None:
     code = "from classnorm.data import glyphs; print(glyphs.load('light').checksum)"
     environment = os.environ | {"CLASSNORM_CACHE": str(tmp_path)}

@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from classnorm import fit
 from classnorm.data import load
 from classnorm.scoring.onnx_export import export_onnx
+
+pytestmark = pytest.mark.slow
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -131,6 +131,7 @@ class Deadly(Note):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_task_that_no_worker_survives_is_given_up_and_the_others_are_done(dataset, tmp_path):
     tasks = [Note(dataset, 0), Deadly(dataset, 1), Note(dataset, 2)]
     failed = run_tasks(tasks, tmp_path, Engine(jobs=2))
@@ -207,6 +208,7 @@ def ray_stopped():
     ray.shutdown()
 
 
+@pytest.mark.slow
 def test_a_real_ray_cluster_with_two_workers_gives_identical_scores_and_files(
     dataset, tmp_path, local_scores, ray_stopped
 ):

@@ -106,8 +106,10 @@ def test_classes_added_after_training_are_recognised_far_above_chance(scorer, wo
 def test_new_classes_do_not_change_the_scores_of_known_ones(scorer, world):
     part, _, _, table = world
     more = scorer.add_classes(table).scores(part.features[:30])
-    # The rows of known classes are the same to the bit; products of another shape may round differently.
-    np.testing.assert_allclose(more[:, : len(scorer.class_names)], scorer.scores(part.features[:30]), rtol=1e-5, atol=1e-5)
+    # Their rows are the same to the bit, but a product of another shape may round differently.
+    np.testing.assert_allclose(
+        more[:, : len(scorer.class_names)], scorer.scores(part.features[:30]), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_the_row_of_a_new_class_depends_only_on_its_descriptor(scorer, world):

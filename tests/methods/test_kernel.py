@@ -104,6 +104,7 @@ def test_nothing_in_the_default_depends_on_the_dataset(small_dataset):
     assert recipe(small_dataset) == recipe(other)
 
 
+@pytest.mark.slow
 def test_real_cub_beats_the_mlp_by_far(real_data):
     from classnorm.data import load
 

@@ -7,6 +7,8 @@ from classnorm.methods import resolve
 from classnorm.metrics import gzsl_scores
 from classnorm.scoring import fit
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def cub(real_data):

@@ -181,6 +181,8 @@ def test_no_torch_is_needed_to_use_the_files(dataset, trained, classnorm_files, 
     np.save(tmp_path / "features.npy", dataset.features)
     script = f"""
 import sys, numpy as np, onnxruntime
+
+pytestmark = pytest.mark.slow
 sys.modules["torch"] = sys.modules["classnorm"] = None
 onnxruntime.set_default_logger_severity(3)
 session = onnxruntime.InferenceSession({str(classnorm_files[0])!r})
