@@ -221,7 +221,7 @@ def test_images_that_cannot_be_read_are_named_and_left_out(classnorm: Command, a
     outcome = classnorm("predict", asked, shapes / "red_bar")
     assert outcome.code == 0
     assert [row["image"] for row in read(outcome.out)] == [f"{i}.png" for i in range(10) if i != 4]
-    assert "skipped 4.png: not an image" in outcome.err and "1 images could not be read" in outcome.err
+    assert "skipped 4.png: not an image" in outcome.err and "skipped 1 images that could not be read" in outcome.err
 
 
 def test_new_classes_come_in_words_by_way_of_describe(
@@ -250,7 +250,7 @@ def test_an_encoder_can_be_named_where_the_model_knows_none(
         (lambda folder: folder / "gone.png", [], "none of 1 images can be read, first"),
         (lambda folder: folder / "nowhere", [], "nowhere: no such file"),
         (lambda folder: (folder / "hollow").mkdir() or folder / "hollow", [], "hollow: no images there"),
-        (lambda folder: folder, ["--size", 32], "--size goes with --encoder"),
+        (lambda folder: folder, ["--size", 32], "--size needs --encoder"),
         (lambda folder: folder, ["--encoder", "efficientnet-lite0", "--size", 32], "is not the one that the"),
         (lambda folder: folder, ["--encoder", "convnet", "--size", 48], "prepares images otherwise"),
     ],

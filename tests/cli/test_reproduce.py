@@ -75,7 +75,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_one(classnorm, tmp_path):
     [
         (["--seeds", 0], "--seeds is 0; it must be at least 1"),
         (["--epochs", -1], "--epochs is -1; it must be at least 1"),
-        (["--data", "CUB", "--quiet"], "none of the datasets is at hand; add glyphs-light"),
+        (["--data", "CUB", "--quiet"], "no dataset found; add glyphs-light"),
         (["--data", "nowhere.npz2"], "nowhere.npz2: no such dataset"),
         (["--data-root", "nowhere"], "nowhere: no such folder"),
     ],
