@@ -25,7 +25,7 @@ from classnorm.results.run_folder import Result
 
 @dataclass(frozen=True, kw_only=True)
 class Continual(SettingsCommand):
-    """Learn the classes of a dataset task by task and score all classes after each task.
+    """Learn the classes of a dataset task by task and score all of them each time.
 
     Examples:
       classnorm continual glyphs-light --tasks 5 --strategy agem
@@ -35,10 +35,11 @@ class Continual(SettingsCommand):
       classnorm continual glyphs-light --tasks 4 --encoder convnet-gray --size 24
 
     Notes:
-      All rows are used. The image split of the dataset, --image-split or a stratified
-      split by seed separates training from test rows. With --validation-tasks 3 the
-      first three tasks choose the unset settings; a fresh model learns the other tasks,
-      and only those are scored. Compare strategies with `classnorm report`.
+      All rows are used. The image split of the dataset, --image-split or a
+      stratified split by seed separates training from test rows. With
+      --validation-tasks 3 the first three tasks choose the unset settings; a fresh
+      model learns the other tasks, and only those are scored. Compare strategies
+      with `classnorm report`.
     """
 
     data: DataArgument = "glyphs-light"

@@ -28,7 +28,8 @@ class DataCheck(Command):
       classnorm data check xlsa17/data/CUB --features res101 --json
 
     Notes:
-      Ends with warnings and a verdict. The exit code is 2 if the dataset cannot be used.
+      Ends with warnings and a verdict. The exit code is 2 if the dataset cannot be
+      used.
     """
 
     data: DataArgument

@@ -17,7 +17,7 @@ from classnorm.encoders.describing import describe, join
 
 @dataclass(frozen=True, kw_only=True)
 class Describe(Command):
-    """Turn class names, sentences or attributes into descriptors, one vector per class.
+    """Turn class names, sentences or attributes into descriptors of the classes.
 
     Examples:
       classnorm describe animals.txt --template "a photo of a {}" --template "a drawing of a {}" --out animals.npz
@@ -29,11 +29,11 @@ class Describe(Command):
       CLASSES is one of
       - a .txt file with a class name per line;
       - a .csv, .parquet or .json file of names and sentences, one or more per class;
-      - an attribute table (a name, then numbers), which is checked and kept unchanged;
+      - an attribute table (a name, then numbers), which is checked and copied;
       - a folder per class, a GBU folder or an .npz bundle, for their class names.
-      Names are encoded as words: 001.Black_footed_Albatross as "Black footed Albatross".
-      The vectors of all sentences of a class, in all templates, are averaged and scaled
-      to unit length.
+      Names are encoded as words: 001.Black_footed_Albatross as "Black footed
+      Albatross". The vectors of all sentences of a class, in all templates, are
+      averaged and scaled to unit length.
     """
 
     classes: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLASSES")]

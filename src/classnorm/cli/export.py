@@ -30,9 +30,9 @@ class Export(Command):
       classnorm export runs/mine/seed-0 mine.onnx
 
     Notes:
-      FILE.onnx turns features into scores and probabilities. FILE.prototypes.onnx turns
-      descriptors of new classes into prototypes for it. Both are compared with PyTorch
-      before they are written.
+      FILE.onnx turns features into scores and probabilities. FILE.prototypes.onnx
+      turns descriptors of new classes into prototypes for it. Both are compared
+      with PyTorch before they are written.
     """
 
     model: ModelArgument

@@ -32,11 +32,11 @@ class Extract(Command):
       classnorm extract list.csv --encoder hf:facebook/dinov2-base --size 224 --out dino.npz --device cuda
 
     Notes:
-      IMAGES is a folder per class, a CSV file with the columns path and label, a folder
-      in the layout of CUB-200-2011, glyphs or glyphs-light. With --descriptions,
-      --hold-out or --like the bundle is a complete dataset for train; otherwise the last
-      line names what is missing. To continue after an interruption, run the same command
-      again.
+      IMAGES is a folder per class, a CSV file with the columns path and label, a
+      folder in the layout of CUB-200-2011, glyphs or glyphs-light. With
+      --descriptions, --hold-out or --like the bundle is a complete dataset for
+      train; otherwise the last line names what is missing. To continue after an
+      interruption, run the same command again.
     """
 
     images: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES")]

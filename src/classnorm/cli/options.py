@@ -99,9 +99,6 @@ class Command:
         parsed: Self = _fill_in(cls, arguments, program)
         return parsed
 
-    def run(self) -> None:
-        raise NotImplementedError
-
 
 class SettingsCommand(Command):
     """A command with a flag for each setting of the method or strategy that it trains."""
@@ -180,7 +177,7 @@ def _name_hint(help_text: str) -> Any:
 def _check_settings(
     command: type[Command], arguments: Sequence[str], flag: str, name: str, configs: Mapping[str, type[Any]]
 ) -> None:
-    """Raise for a setting that only others have, and for settings that clash with flags of the command."""
+    """Raise if an argument is a setting of another method, or if a setting hides a flag of the command."""
     settings, flags = _field_names(configs[name]), _field_names(command)
     if clash := settings & flags:
         raise ConfigError(f"{flag} {name}: its setting {min(clash)} has the name of a flag of the command; rename it")

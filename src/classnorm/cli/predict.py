@@ -26,7 +26,7 @@ from classnorm.training import pick_device
 
 @dataclass(frozen=True, kw_only=True)
 class Predict(Command):
-    """Classify images or features into the classes of a model and any new classes with a descriptor.
+    """Classify images or features, also into new classes with a descriptor.
 
     Examples:
       classnorm predict runs/mine/seed-0 photos --top 3 --out answers.csv
@@ -36,8 +36,9 @@ class Predict(Command):
 
     Notes:
       Prints CSV: row or image, rank, class, score, probability, and kind (seen or
-      unseen). Scores are calibrated; higher is better. Probabilities sum to 1 over all
-      competing classes. Images are encoded like those that the model was trained on.
+      unseen). Scores are calibrated; higher is better. Probabilities sum to 1 over
+      all competing classes. Images are encoded like those that the model was
+      trained on.
     """
 
     model: ModelArgument

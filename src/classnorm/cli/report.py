@@ -30,8 +30,8 @@ class Report(Command):
       classnorm report runs/CUB/continual-ewc-cn runs/CUB/continual-analytic
 
     Notes:
-      Prints the tables, and writes them (results.*), the plots and the page (index.html)
-      to the output folder.
+      Prints the tables, and writes them (results.*), the plots and the page
+      (index.html) to the output folder.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, optional("RUNS…")]

@@ -38,13 +38,13 @@ class Reproduce(Command):
       classnorm reproduce all --data-root xlsa17/data --out reproduction
 
     Notes:
-      Writes DIR/NAME (tables, plots, data.json) and DIR/index.html. DIR/runs keeps every
-      training: tables share them, and an interrupted command continues when it is run
-      again.
+      Writes DIR/NAME (tables, plots, data.json) and DIR/index.html. DIR/runs keeps
+      every training: tables share them, and an interrupted command continues when
+      it is run again.
     """
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional, optional("NAME…")] = ()
-    """Tables and figures, all of them (all), or none to see their names (list)."""
+    """Names of tables and figures, or all; list prints the names."""
     data_root: Annotated[Path | None, optional("DIR")] = None
     """Folder of the GBU folders, like DIR/CUB/att_splits.mat."""
     data: Annotated[tuple[str, ...], optional("NAME…")] = ()

@@ -27,7 +27,7 @@ from classnorm.results.run_folder import Result
 
 @dataclass(frozen=True, kw_only=True)
 class Search(MethodCommand):
-    """Choose hyperparameters on validation classes, then train and score the winner.
+    """Choose hyperparameters on validation classes; train and score the winner.
 
     Examples:
       classnorm search glyphs-light --trials 25 --jobs 2
@@ -36,8 +36,8 @@ class Search(MethodCommand):
       classnorm search mine.npz --backend ray --address auto
 
     Notes:
-      Settings outside the search space stay as in the recipe. The winner is trained on
-      all training rows and scored once on the test rows. The output folder holds
+      Settings outside the search space stay as in the recipe. The winner is trained
+      on all training rows and scored once on the test rows. The output folder holds
       trials.csv, trials.png and recipe.json (for train --recipe). To continue an
       interrupted search, run the same command again.
     """

@@ -23,7 +23,7 @@ from classnorm.results.run_folder import Result
 
 @dataclass(frozen=True, kw_only=True)
 class Train(MethodCommand):
-    """Train on the training rows of a dataset and score the test rows once, at the end.
+    """Train a model on a dataset and score it once on the test rows.
 
     Examples:
       classnorm train glyphs
@@ -67,17 +67,22 @@ class Train(MethodCommand):
                 )
                 for seed, folder in zip(seeds, folders, strict=True)
             ]
-        report = None
         if prepared is not None:
             for result in results:
                 prepared.write_examples(result.folder)
             write_report(group_results(results), out / "report", f"{dataset.name}: zero-shot results")
-            report = out / "report" / "index.html"
+        report = out / "report" / "index.html"
         if self.output.json:
             images = {"skipped": prepared.skipped, "report": str(report)} if prepared is not None else {}
             print_json(self._document(dataset, results) | images)
-        else:
-            self._print(dataset, results, out, report)
+            return
+        title = f"{dataset.name}, {dataset.d_z}-d {dataset.provenance.get('features', '')} features"
+        print_table(terminal_table(group_results(results), title))
+        calibrations = ", ".join(dict.fromkeys(result.document["calibration"] for result in results))
+        print(f"calibration: {calibrations}\nruns: {out}")
+        if self.images is not None:
+            print(f"report: {report}")
+            self._print_next_step(results[0].folder, self.images)
 
     def _prepared(self) -> Prepared | None:
         """The dataset made of `images`, if any."""
@@ -102,14 +107,7 @@ class Train(MethodCommand):
             **mean_and_std(results),
         }
 
-    def _print(self, dataset: ZeroShotDataset, results: Sequence[Result], out: Path, report: Path | None) -> None:
-        title = f"{dataset.name}, {dataset.d_z}-d {dataset.provenance.get('features', '')} features"
-        print_table(terminal_table(group_results(results), title))
-        calibrations = ", ".join(dict.fromkeys(result.document["calibration"] for result in results))
-        print(f"calibration: {calibrations}\nruns: {out}")
-        if report is not None:
-            print(f"report: {report}")
-        if self.images is not None and Path(self.images).exists():  # glyphs have no files
+    def _print_next_step(self, model: Path, images: str) -> None:
+        if Path(images).exists():  # glyphs have no files
             weights = ["--weights", str(self.image.weights)] if self.image.weights is not None else []
-            predict = ["classnorm", "predict", str(results[0].folder), self.images, "--top", "3", *weights]
-            print(f"next: {shlex.join(predict)}")
+            print(f"next: {shlex.join(['classnorm', 'predict', str(model), images, '--top', '3', *weights])}")
