@@ -221,7 +221,7 @@ def test_images_that_cannot_be_read_are_named_and_left_out(classnorm: Command, a
     outcome = classnorm("predict", asked, shapes / "red_bar")
     assert outcome.code == 0
     assert [row["image"] for row in read(outcome.out)] == [f"{i}.png" for i in range(10) if i != 4]
-    assert "skipped 4.png: not an image" in outcome.err and "skipped 1 images that could not be read" in outcome.err
+    assert "skipped 4.png: not an image" in outcome.err and "1 images could not be read" in outcome.err
 
 
 def test_new_classes_come_in_words_by_way_of_describe(
@@ -255,7 +255,7 @@ def test_an_encoder_can_be_named_where_the_model_knows_none(
         (lambda folder: folder, ["--encoder", "convnet", "--size", 48], "prepares images otherwise"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_is_told_in_one_line(
+def test_an_impossible_request_is_one_line(
     classnorm: Command, asked: Path, shapes: Path, make: Callable[[Path], Path], flags: list[Any], message: str
 ) -> None:
     outcome = classnorm("predict", asked, make(shapes), *flags, "--quiet")

@@ -157,7 +157,7 @@ def test_a_damaged_artifact_of_an_earlier_command_is_one_line(classnorm, bundle,
     assert "main/artifact.json: not readable; make it again" in one_line(outcome)
 
 
-def test_a_killed_command_goes_on_where_it_was(classnorm, bundle, tmp_path):
+def test_a_killed_command_continues_where_it_stopped(classnorm, bundle, tmp_path):
     arguments = ["main", "--data", str(bundle), "--quick", "--epochs", "2", "--seeds", "5", "--jobs", "1", "--quiet"]
     total = 4 * 5
     out = tmp_path / "out"

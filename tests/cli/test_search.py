@@ -57,7 +57,7 @@ def test_the_command_writes_its_table_plot_and_recipe_and_prints_the_promised_js
     assert again["runs"][0]["scores"] == document["runs"][0]["scores"]
 
 
-def test_a_search_varies_the_settings_of_the_method_it_is_told(capsys, bundle, tmp_path):
+def test_a_search_varies_the_settings_of_its_method(capsys, bundle, tmp_path):
     quick = ["--epochs", "1", "--hidden", "8", "--synthesized", "5", "--classifier-epochs", "1"]
     space = ["--sampler", "grid", "--splits", "1", "--jobs", "1", "--space", "critic-steps=1,2"]
     main(["search", str(bundle), "--method", "fclswgan", *quick, *space, "--out", str(tmp_path), "--json", "--quiet"])

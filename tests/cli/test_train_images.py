@@ -137,7 +137,7 @@ def test_images_that_cannot_be_read_are_named_by_both_runs(train: Train, shapes:
         outcome = train("--descriptions", said)
         assert outcome.code == 0
         assert "skipped red_bar/3.png: not an image" in outcome.err
-        assert "skipped 2 images that could not be read" in outcome.err
+        assert "2 images could not be read" in outcome.err
     refused = train("--descriptions", said, "--strict", "--quiet")
     assert refused.code == 2 and "blue_bar/0.png: not an image" in refused.err
 
@@ -239,7 +239,7 @@ def test_a_real_encoder_and_a_dozen_images(
     assert json.loads(answer.out)[0]["image"] == str(shapes / "red_bar" / "0.png")
 
 
-def test_weights_of_ones_own_are_asked_for_again(
+def test_custom_weights_are_needed_again_for_predictions(
     classnorm: Command, train: Train, shapes: Path, out: Path, tmp_path: Path
 ) -> None:
     torch.manual_seed(5)

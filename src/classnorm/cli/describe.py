@@ -72,5 +72,4 @@ class Describe(Command):
             return
         notice(f"wrote {self.out}: {classes} classes, {dimensions} dimensions", quiet=self.output.quiet)
         if len(descriptors.blocks) > 1:
-            blocks = ",".join(map(str, descriptors.blocks))
-            notice(f"for --method kernel: --blocks {blocks}", quiet=self.output.quiet)
+            notice(f"for --method kernel: --blocks {','.join(map(str, descriptors.blocks))}", quiet=self.output.quiet)

@@ -97,4 +97,4 @@ def notice_skipped(skipped: dict[str, str], quiet: bool) -> None:
     notice(*(f"skipped {file}: {reason}" for file, reason in list(skipped.items())[:_SHOWN]), quiet=quiet)
     if skipped:
         rest = f"; --json names {len(skipped) - _SHOWN} more" if len(skipped) > _SHOWN else ""
-        notice(f"skipped {len(skipped)} images that could not be read{rest}", quiet=quiet)
+        notice(f"{len(skipped)} images could not be read and were skipped{rest}", quiet=quiet)

@@ -96,14 +96,13 @@ class Train(MethodCommand):
         return self.image.prepare(self.images, self.training.out, self.dataset, self.training.device, self.output.quiet)
 
     def _document(self, dataset: ZeroShotDataset, results: Sequence[Result]) -> dict[str, Any]:
-        keys = ("seed", "scores", "calibration", "validation", "train_seconds", "fit_seconds")
         return {
             "dataset": dataset_record(dataset),
             "method": self.method,
             "recipe": self.recipe,
             "config": results[0].document["config"],
             "average": "class",
-            "runs": run_records(results, *keys),
+            "runs": run_records(results, "seed", "scores", "calibration", "validation", "train_seconds", "fit_seconds"),
             **mean_and_std(results),
         }
 
