@@ -39,7 +39,7 @@ def out(tmp_path_factory):
 def test_the_command_alone_lists_the_three(classnorm, arguments):
     outcome = classnorm("analyze", *arguments)
     assert outcome.code == 0
-    assert re.findall(r"^classnorm (analyze \w+)", outcome.out, re.M) == [f"analyze {kind}" for kind in FAST]
+    assert re.findall(r"^  (analyze \w+)", outcome.out, re.M) == [f"analyze {kind}" for kind in FAST]
 
 
 def test_another_kind_is_answered_with_the_nearest(classnorm):

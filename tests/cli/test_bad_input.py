@@ -346,7 +346,7 @@ def only_an_unknown_class(kit: Kit) -> Arguments:
     return kit.predict("--only", "clas 17")
 
 
-@case(r"--out .*answers\.xlsx: write \.csv or \.json")
+@case(r"--out .*answers\.xlsx: must end in \.csv or \.json")
 def predictions_in_an_unknown_format(kit: Kit) -> Arguments:
     return kit.predict("--out", kit.out / "answers.xlsx")
 

@@ -168,7 +168,8 @@ def test_a_mistake_is_one_line_and_exit_code_2(classnorm, bundle, tmp_path, argu
     assert outcome.err.count("\n") == 1 and "Traceback" not in outcome.err
 
 
-def test_a_killed_run_goes_on_to_the_same_scores(bundle, tmp_path):
+@pytest.mark.slow
+def test_a_killed_run_continues_to_the_same_scores(bundle, tmp_path):
     command = [
         sys.executable,
         "-m",

@@ -80,9 +80,9 @@ def test_check_of_a_leaky_dataset_names_the_rows_and_classes_and_ends_with_warni
 
 def test_check_says_in_json_what_it_says_to_people(classnorm: Command, leaky: Path) -> None:
     document = json.loads(classnorm("data", "check", leaky, "--json").out)
-    told = classnorm("data", "check", leaky).out.splitlines()
-    assert told[-3:-1] == [f"warning: {text}" for text in document["warnings"]]
-    assert told[-1] == document["verdict"]
+    lines = classnorm("data", "check", leaky).out.splitlines()
+    assert lines[-3:-1] == [f"warning: {text}" for text in document["warnings"]]
+    assert lines[-1] == document["verdict"]
 
 
 def test_check_says_on_stderr_what_takes_long_unless_quiet(

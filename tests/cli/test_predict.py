@@ -250,12 +250,12 @@ def test_an_encoder_can_be_named_where_the_model_knows_none(
         (lambda folder: folder / "gone.png", [], "none of 1 images can be read, first"),
         (lambda folder: folder / "nowhere", [], "nowhere: no such file"),
         (lambda folder: (folder / "hollow").mkdir() or folder / "hollow", [], "hollow: no images there"),
-        (lambda folder: folder, ["--size", 32], "--size goes with --encoder"),
+        (lambda folder: folder, ["--size", 32], "--size needs --encoder"),
         (lambda folder: folder, ["--encoder", "efficientnet-lite0", "--size", 32], "is not the one that the"),
         (lambda folder: folder, ["--encoder", "convnet", "--size", 48], "prepares images otherwise"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_is_told_in_one_line(
+def test_an_impossible_request_is_one_line(
     classnorm: Command, asked: Path, shapes: Path, make: Callable[[Path], Path], flags: list[Any], message: str
 ) -> None:
     outcome = classnorm("predict", asked, make(shapes), *flags, "--quiet")

@@ -75,7 +75,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_one(classnorm, tmp_path):
     [
         (["--seeds", 0], "--seeds is 0; it must be at least 1"),
         (["--epochs", -1], "--epochs is -1; it must be at least 1"),
-        (["--data", "CUB", "--quiet"], "none of the datasets is at hand; add glyphs-light"),
+        (["--data", "CUB", "--quiet"], "no dataset found; add glyphs-light"),
         (["--data", "nowhere.npz2"], "nowhere.npz2: no such dataset"),
         (["--data-root", "nowhere"], "nowhere: no such folder"),
     ],
@@ -157,7 +157,8 @@ def test_a_damaged_artifact_of_an_earlier_command_is_one_line(classnorm, bundle,
     assert "main/artifact.json: not readable; make it again" in one_line(outcome)
 
 
-def test_a_killed_command_goes_on_where_it_was(classnorm, bundle, tmp_path):
+@pytest.mark.slow
+def test_a_killed_command_continues_where_it_stopped(classnorm, bundle, tmp_path):
     arguments = ["main", "--data", str(bundle), "--quick", "--epochs", "2", "--seeds", "5", "--jobs", "1", "--quiet"]
     total = 4 * 5
     out = tmp_path / "out"

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 
 import numpy as np
 import pytest
@@ -88,7 +88,7 @@ def test_a_truth_value_needs_no_value_to_be_affirmed(capsys, bundle, tmp_path, s
 @pytest.mark.parametrize("command", ["train", "search"])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_help_of_a_method_lists_its_own_settings_and_all_methods(capsys, monkeypatch, command, method):
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "100")  # wider help has two columns
     with pytest.raises(SystemExit) as caught:
         main([command, "--method", method, "--help"])
     assert caught.value.code == 0
@@ -125,37 +125,34 @@ def test_an_unknown_method_is_answered_with_the_nearest_name(capsys, bundle, com
     assert message in capsys.readouterr().err
 
 
+@pytest.fixture
+def outside_method(monkeypatch):
+    """A registered method with a setting called like a flag of `train`."""
+    base = METHODS["eszsl"]
+    config = make_dataclass("Config", [("checkpoint_every", int, 3)], bases=(base.config,), frozen=True, kw_only=True)
+    monkeypatch.setitem(METHODS, "outside", replace(base, config=config))
+
+
+@pytest.mark.parametrize("spelling", ["--checkpoint-every", "--checkpoint_every"])
+def test_a_flag_of_the_command_is_never_taken_for_a_setting_of_another_method(
+    capsys, bundle, tmp_path, outside_method, spelling
+):
+    train_json(capsys, bundle, *QUICK, "--calibration", "none", spelling, "1", "--out", tmp_path)
+
+
+def test_a_setting_called_like_a_flag_of_the_command_is_one_line(capsys, bundle, outside_method):
+    with pytest.raises(SystemExit) as caught:
+        main(["train", str(bundle), "--method", "outside"])
+    assert caught.value.code == 2
+    error = "method outside: its setting checkpoint_every has the name of a flag of the command; rename it"
+    assert capsys.readouterr().err == f"classnorm: error: {error}\n"
+
+
 def test_a_flag_of_another_method_is_refused(capsys, bundle):
     with pytest.raises(SystemExit) as caught:
         main(["train", str(bundle), "--method", "fclswgan", "--gamma", "5"])
     assert caught.value.code == 2
     assert "gamma" in capsys.readouterr().err
-
-
-def test_a_search_varies_the_settings_of_the_method_it_is_told(capsys, bundle, tmp_path):
-    quick = ["--epochs", "1", "--hidden", "8", "--synthesized", "5", "--classifier-epochs", "1"]
-    space = ["--sampler", "grid", "--splits", "1", "--jobs", "1", "--space", "critic-steps=1,2"]
-    main(["search", str(bundle), "--method", "fclswgan", *quick, *space, "--out", str(tmp_path), "--json", "--quiet"])
-    document = json.loads(capsys.readouterr().out)
-    assert document["method"] == "fclswgan"
-    assert [trial["settings"] for trial in document["trials"]] == [{"critic_steps": 1}, {"critic_steps": 2}]
-
-
-def test_a_search_on_data_without_seen_test_rows_prints_null_for_undefined_scores(capsys, tmp_path):
-    whole = synthetic(SyntheticConfig(classes=20, unseen=5, rows=400, features=16, attributes=8))
-    path = tmp_path / "one-sided.npz"
-    save_bundle(replace(whole, split=replace(whole.split, test_seen=whole.split.test_seen[:0])), path)
-    space = ["--sampler", "grid", "--splits", "1", "--jobs", "1", "--space", "hidden=8,16"]
-    main(["search", str(path), "--epochs", "1", *space, "--out", str(tmp_path / "out"), "--json", "--quiet"])
-    document = json.loads(capsys.readouterr().out)
-    assert document["scores"]["harmonic"] is None
-    assert document["scores"]["zsl"] > 0
-
-
-def test_the_help_of_a_command_that_does_not_train_needs_no_pytorch():
-    code = "import sys; from classnorm.cli import main\ntry: main(['report', '--help'])\nexcept SystemExit: pass\n"
-    code += "sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def test_the_table_goes_to_stdout_and_progress_to_stderr(capsys, bundle, tmp_path):
@@ -172,35 +169,7 @@ def test_the_default_folder_says_dataset_method_and_recipe(capsys, bundle, tmp_p
     assert (tmp_path / "runs" / "synthetic" / "classnorm-baseline" / "seed-3" / "result.json").is_file()
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], []])
-def test_the_front_page_lists_the_commands(capsys, arguments):
-    main(arguments)
-    out = capsys.readouterr().out
-    assert all(command in out for command in ("train", "evaluate", "predict", "report", "data check", "data convert"))
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["train"],
-        ["evaluate"],
-        ["predict"],
-        ["report"],
-        ["extract"],
-        ["describe"],
-        ["data", "check"],
-        ["data", "convert"],
-    ],
-)
-def test_every_command_has_a_help_text_with_examples(capsys, command):
-    with pytest.raises(SystemExit) as caught:
-        main([*command, "--help"])
-    assert caught.value.code == 0
-    out = capsys.readouterr().out
-    assert "Examples:" in out
-    assert f"  classnorm {' '.join(command)}" in out
-
-
+@pytest.mark.slow
 def test_a_run_killed_by_a_signal_resumes_to_the_same_weights(bundle, tmp_path):
     """A real process, a real SIGKILL, the same bytes in the end."""
     base = [sys.executable, "-m", "classnorm", "train", str(bundle), "--hidden", "256", "--epochs", "60"]

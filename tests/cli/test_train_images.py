@@ -89,7 +89,7 @@ def test_classes_without_images_are_unseen_and_by_default_no_others(train: Train
     outcome = train("--descriptions", said)
     data = load(out / "features.npz")
     assert (int(data.seen.sum()), len(data.split.test_unseen)) == (10, 0)
-    assert "10 seen classes with 80 images to train and 20 to test; 2 unseen, 0 to test" in outcome.err
+    assert "10 seen classes with 80 training and 20 test images; 2 unseen classes with 0 test images" in outcome.err
     assert "no test rows of unseen classes" in outcome.err
 
 
@@ -102,7 +102,7 @@ def test_a_second_run_encodes_nothing_and_says_so(
     again = train("--descriptions", said)
     assert sum(encoded) == 100 and len(bag_of_words.calls) == 1
     assert f"descriptors of 12 classes are in {out / 'descriptors.npz'}" in again.err
-    assert f"features of 100 images are in {out / 'features.npz'}" in again.err
+    assert f"using the features of 100 images in {out / 'features.npz'}" in again.err
     assert made == {name: (out / name).read_bytes() for name in made}
     tables = [next(line for line in outcome.out.splitlines() if "kernel" in line)[:60] for outcome in (first, again)]
     assert tables[0] == tables[1]
@@ -136,7 +136,8 @@ def test_images_that_cannot_be_read_are_named_by_both_runs(train: Train, shapes:
     for _ in range(2):
         outcome = train("--descriptions", said)
         assert outcome.code == 0
-        assert "skipped red_bar/3.png: not an image" in outcome.err and "2 images could not be read" in outcome.err
+        assert "skipped red_bar/3.png: not an image" in outcome.err
+        assert "2 images could not be read" in outcome.err
     refused = train("--descriptions", said, "--strict", "--quiet")
     assert refused.code == 2 and "blue_bar/0.png: not an image" in refused.err
 
@@ -238,7 +239,7 @@ def test_a_real_encoder_and_a_dozen_images(
     assert json.loads(answer.out)[0]["image"] == str(shapes / "red_bar" / "0.png")
 
 
-def test_weights_of_ones_own_are_asked_for_again(
+def test_custom_weights_are_needed_again_for_predictions(
     classnorm: Command, train: Train, shapes: Path, out: Path, tmp_path: Path
 ) -> None:
     torch.manual_seed(5)
@@ -255,7 +256,7 @@ BAD: dict[str, tuple[list[object], str]] = {
     "no folder": (["--images", "{tmp}/gone"], "gone: no such folder or file"),
     "no images": (["--images", "{tmp}/hollow"], "hollow: no images there"),
     "two sources": (["glyphs-light", "--images", "{shapes}"], "both DATA (glyphs-light) and --images"),
-    "no source": (["--descriptions", "{said}"], "--descriptions goes with --images DIR"),
+    "no source": (["--descriptions", "{said}"], "--descriptions needs --images DIR"),
     "no descriptions": (["--images", "{shapes}", "--descriptions", "{tmp}/gone.csv"], "gone.csv: no such file"),
     "empty list": (["--images", "{shapes}", "--descriptions", "{tmp}/empty.txt"], "empty.txt: holds no class"),
     "not described": (

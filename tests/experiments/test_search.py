@@ -1,20 +1,11 @@
-"""Search: the winner is the best on validation, test rows play no part, and a killed search goes on."""
+"""Search: the winner is the best on validation, and test rows play no part."""
 
-import csv
-import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from classnorm.cli import main
-from classnorm.data import SyntheticConfig, save_bundle, synthetic, validation_dataset
+from classnorm.data import SyntheticConfig, synthetic, validation_dataset
 from classnorm.errors import TrainingError
 from classnorm.experiments.engine import Engine
 from classnorm.experiments.search import SearchConfig, search
@@ -130,72 +121,3 @@ def test_two_processes_find_the_same_as_one(dataset, tmp_path, monkeypatch):
         for jobs in (1, 2)
     ]
     assert results[0] == results[1]
-
-
-@pytest.fixture(scope="module")
-def bundle(dataset, tmp_path_factory):
-    path = tmp_path_factory.mktemp("data") / "small.npz"
-    save_bundle(dataset, path)
-    return path
-
-
-def test_the_command_writes_its_table_plot_and_recipe_and_prints_the_promised_json(bundle, tmp_path, capsys):
-    arguments = ["search", str(bundle), "--sampler", "grid", "--space", "lr=1e-4,3e-3", "hidden=16,32", "--epochs", "3"]
-    main([*arguments, "--splits", "2", "--jobs", "1", "--seeds", "2", "--out", str(tmp_path), "--json", "--quiet"])
-    out, err = capsys.readouterr()
-    assert err == ""
-    document = json.loads(out)
-    assert len(document["trials"]) == 4
-    winner = max(document["trials"], key=lambda trial: trial["harmonic"])
-    assert document["best"]["lr"] == winner["settings"]["lr"]
-    assert document["scores"].keys() == {"unseen", "seen", "harmonic", "zsl", "ausuc"}
-    mean = np.mean([run["scores"]["harmonic"] for run in document["runs"]])
-    assert document["scores"]["harmonic"] == pytest.approx(mean, abs=1e-3)
-    with (tmp_path / "trials.csv").open() as file:
-        assert [row["state"] for row in csv.DictReader(file)] == ["complete"] * 4
-    assert (tmp_path / "trials.png").read_bytes()[:4] == b"\x89PNG"
-
-    main(
-        [
-            "train",
-            str(bundle),
-            "--recipe",
-            str(tmp_path / "recipe.json"),
-            "--out",
-            str(tmp_path / "again"),
-            "--json",
-            "--quiet",
-        ]
-    )
-    again = json.loads(capsys.readouterr().out)
-    assert again["config"] == document["best"]
-    assert again["runs"][0]["scores"] == document["runs"][0]["scores"]
-
-
-GRID = ["--sampler", "grid", "--space", "lr=1e-4,1e-3,3e-3,1e-2", "hidden=16,32"]
-TPE = ["--no-prune", "--trials", "8", "--space", "lr=1e-4..1e-2:log"]
-
-
-@pytest.mark.parametrize("sampler", [GRID, TPE], ids=["grid", "tpe"])
-def test_a_search_killed_three_times_ends_with_the_table_of_an_undisturbed_one(bundle, tmp_path, sampler):
-    base = [sys.executable, "-m", "classnorm", "search", str(bundle), *sampler, "--epochs", "12", "--splits", "2"]
-    base += ["--jobs", "1", "--quiet", "--json", "--out"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    killed, moments = tmp_path / "killed", random.Random(0)
-    for kill in range(3):
-        victim = subprocess.Popen([*base, str(killed)], env=environment, stdout=subprocess.DEVNULL)
-        wanted, deadline = kill + moments.randint(1, 3), time.monotonic() + 60
-        while victim.poll() is None and time.monotonic() < deadline:
-            if len(list(killed.glob("fits/*/sides.npz"))) >= wanted + kill:
-                break
-            time.sleep(0.01)
-        victim.send_signal(signal.SIGKILL)
-        victim.wait()
-    before = {path: path.stat().st_mtime_ns for path in killed.glob("fits/*/sides.npz")}
-    assert before
-    assert not (killed / "trials.csv").exists()
-    for folder in (killed, tmp_path / "whole"):
-        subprocess.run([*base, str(folder)], env=environment, check=True, stdout=subprocess.DEVNULL)
-    assert all(path.stat().st_mtime_ns == moment for path, moment in before.items())  # nothing was done twice
-    for file in ("trials.csv", "recipe.json"):
-        assert (killed / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()

@@ -4,88 +4,10 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 
-from classnorm.metrics import Calibration, gzsl_scores, side_scores
-from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.report import group_results, write_report
-from classnorm.results.run_folder import find_results, write_arrays, write_result
-
-
-@pytest.fixture(scope="session")
-def write_run():
-    """Writes a run of random logits; the higher the skill, the better they are."""
-
-    def write(
-        folder,
-        recipe="reference",
-        seed=0,
-        *,
-        dataset="toy",
-        skill=2.0,
-        classes=24,
-        calibration="none",
-        features="hog",
-        validated=False,
-        **changes,
-    ):
-        generator = np.random.default_rng([seed, classes, round(100 * skill)])
-        seen = np.arange(classes) % 3 > 0
-        labels = np.repeat(np.arange(classes), 5)
-        logits = 5 + generator.normal(size=(len(labels), classes)) + 0.4 * seen
-        logits[np.arange(len(labels)), labels] += skill
-        chosen = Calibration.parse(calibration)
-        calibrated = chosen.apply(logits, seen)
-        sides = side_scores(logits, labels, seen)
-        write_arrays(
-            folder / "predictions.npz",
-            {
-                "row": np.arange(len(labels)),
-                "label": labels.astype(np.int32),
-                "top1": calibrated.argmax(axis=1).astype(np.int32),
-                "best_seen": sides.seen_class.astype(np.int32),
-                "best_unseen": sides.unseen_class.astype(np.int32),
-                "best_seen_score": sides.best_seen.astype(np.float32),
-                "best_unseen_score": sides.best_unseen.astype(np.float32),
-                "seen": seen,
-                "class_names": np.array([f"class_{i} & <co>" for i in range(classes)]),
-            },
-        )
-        validation = {"harmonic": 50.0, "splits": 1, "kind": "matched"} if validated else None
-        if validation is not None:
-            validation["curves"] = {
-                kind: calibration_curves([sides], kind, calibration_values([sides], kind, chosen)).rounded()
-                for kind in ("scale", "bias")
-            }
-        sizes = {"seen_classes": int(seen.sum()), "unseen_classes": int((~seen).sum()), "train_rows": 10}
-        sizes |= {"test_seen_rows": 1, "test_unseen_rows": 1, "feature_dim": 7}
-        document = {
-            "dataset": {
-                "name": dataset,
-                "checksum": f"{dataset} {features}",
-                "split_checksum": "5p117",
-                "sizes": sizes,
-                "provenance": {"features": features, "split": "toy split v2"},
-            },
-            "method": "classnorm",
-            "recipe": recipe,
-            "config": {"hidden": 8},
-            "seed": seed,
-            "scores": dict(gzsl_scores(calibrated, labels, seen)),
-            "calibration": calibration,
-            "validation": validation,
-            "train_seconds": 1.5,
-            "fit_seconds": 2.5,
-            "device": "cpu",
-            "threads": 1,
-            "versions": {"python": "3.11", "torch": "2.99"},
-            "command": f"classnorm train {dataset} --recipe {recipe}",
-        } | changes
-        history = [{"epoch": epoch, "loss": 3.0 / epoch} for epoch in (1, 2, 3)]
-        return write_result(folder, document, history)
-
-    return write
+from classnorm.results.run_folder import find_results
 
 
 @pytest.fixture(scope="session")

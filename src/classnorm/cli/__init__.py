@@ -1,11 +1,11 @@
-"""The command line: one file per command, loaded only when it is asked for."""
+"""The command line: one file per command, imported only when it runs."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from classnorm.cli.flags import as_flags
 from classnorm.errors import ClassNormError, unknown_name
@@ -13,38 +13,45 @@ from classnorm.errors import ClassNormError, unknown_name
 __all__ = ["main"]
 
 _COMMANDS = {
-    "train": ("train", "fit and score a model"),
-    "evaluate": ("evaluate", "score a saved model on a dataset"),
-    "predict": ("predict", "classify images or features, also into classes unknown at training time"),
-    "search": ("search", "choose hyperparameters by validation, score the winner once"),
-    "continual": ("continual", "learn a stream of classes, task by task"),
-    "reproduce": ("reproduce", "a table or figure of the paper, on the data at hand"),
-    "analyze variance": ("analyze", "variance of the logits at the start and in training"),
-    "analyze smoothness": ("analyze", "smoothness of the loss surface"),
-    "analyze attributes": ("analyze", "are the class descriptors normal and independent?"),
-    "report": ("report", "tables, plots and an HTML page from run folders"),
-    "extract": ("extract", "images → features"),
-    "describe": ("describe", "class names, sentences, attributes → descriptors"),
-    "export": ("export", "a model for onnxruntime"),
-    "data check": ("data_check", "look at a dataset"),
-    "data convert": ("data_convert", "GBU folder ↔ .npz bundle"),
+    "train": ("train:Train", "train and score a model"),
+    "evaluate": ("evaluate:Evaluate", "score a saved model on a dataset"),
+    "predict": ("predict:Predict", "classify images or features, also into new classes"),
+    "search": ("search:Search", "choose hyperparameters on validation classes"),
+    "continual": ("continual:Continual", "learn a stream of classes, task by task"),
+    "reproduce": ("reproduce:Reproduce", "regenerate tables and figures of the paper"),
+    "analyze variance": ("analyze:Variance", "measure the variance of the logits"),
+    "analyze smoothness": ("analyze:Smoothness", "measure the smoothness of the loss surface"),
+    "analyze attributes": ("analyze:Attributes", "test if class descriptors are normal and independent"),
+    "report": ("report:Report", "compare runs in tables, plots and an HTML page"),
+    "extract": ("extract:Extract", "turn images into features"),
+    "describe": ("describe:Describe", "turn names, sentences or attributes into descriptors"),
+    "export": ("export:Export", "write a model as ONNX"),
+    "data check": ("data_check:DataCheck", "inspect a dataset"),
+    "data convert": ("data_convert:DataConvert", "convert between GBU folders and .npz bundles"),
 }
 
-_HELP = """classnorm: recognise classes that have a description but no training picture.
+_HELP = """classnorm: recognise classes that have a description but no training image.
 
-usage: classnorm COMMAND [ARGUMENTS]        classnorm COMMAND --help
-
-{commands}
+usage: classnorm COMMAND [ARGUMENTS]
+       classnorm COMMAND --help
 
 examples:
-  classnorm train glyphs                                  the embedded dataset
+  classnorm train glyphs
   classnorm train xlsa17/data/CUB --features res101 --seeds 3
-  classnorm predict runs/mine/seed-0 features.npy --descriptors new_classes.csv --top 3
+  classnorm predict runs/mine/seed-0 features.npy --descriptors new_classes.csv
+
+commands:
+{commands}
 """
+
+_CONTINUE = {
+    **dict.fromkeys(("train", "continual"), "; to continue, run the same command with --resume"),
+    **dict.fromkeys(("search", "reproduce", "analyze", "extract"), "; to continue, run the same command again"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run a command. A mistake of the user's ends with one line on stderr and exit code 2."""
+    """Run a command. A user error prints one line on stderr and exits with code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         _dispatch(arguments)
@@ -52,12 +59,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"classnorm: error: {as_flags(' '.join(str(error).split()))}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        again = dict.fromkeys(("search", "reproduce", "analyze", "extract"), "; go on with the same command")
-        how = {**dict.fromkeys(("train", "continual"), "; go on with the same command and --resume"), **again}
-        print(f"classnorm: interrupted{how.get(arguments[0], '')}", file=sys.stderr)
+        print(f"classnorm: interrupted{_CONTINUE.get(arguments[0], '')}", file=sys.stderr)
         raise SystemExit(130) from None
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; say nothing at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # no second error when stdout is flushed at exit
         raise SystemExit(141) from None
     except MemoryError:
         print("classnorm: error: out of memory; use fewer rows, float16 features or a smaller model", file=sys.stderr)
@@ -66,8 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _dispatch(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        commands = "\n".join(f"  {name:20s}{text}" for name, (_, text) in _COMMANDS.items())
-        print(_HELP.format(commands=commands), end="")
+        print(_HELP.format(commands=_listing(_COMMANDS)), end="")
         return
     if arguments[0] in ("-V", "--version"):
         from importlib.metadata import version
@@ -78,14 +82,13 @@ def _dispatch(arguments: list[str]) -> None:
     length = 2 if family else 1
     name, rest = " ".join(arguments[:length]), arguments[length:]
     if family and name.removeprefix(arguments[0]).strip() in ("", "-h", "--help"):
-        print("\n".join(f"classnorm {name:20s}{_COMMANDS[name][1]}" for name in family))
-        print("--help after any of them for more")
+        print(f"usage: classnorm {arguments[0]} COMMAND --help\n\ncommands:\n{_listing(family)}")
         return
     if name not in _COMMANDS:
         raise unknown_name("command", name, _COMMANDS)
-    if any(argument.split("=")[0] == "--plugin" for argument in rest):
-        from classnorm.cli.options import load_plugins
+    module, _, command = _COMMANDS[name][0].partition(":")
+    getattr(importlib.import_module(f"classnorm.cli.{module}"), command).parse(rest, f"classnorm {name}").run()
 
-        load_plugins(rest)
-    module = importlib.import_module(f"classnorm.cli.{_COMMANDS[name][0]}")
-    module.main(rest, f"classnorm {name}")
+
+def _listing(names: Iterable[str]) -> str:
+    return "\n".join(f"  {name:20s}{_COMMANDS[name][1]}" for name in names)

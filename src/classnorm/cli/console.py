@@ -1,4 +1,4 @@
-"""What commands share in talking to people: tables on stdout, progress and notices on stderr, JSON on request."""
+"""Terminal output: tables and JSON on stdout, progress and notices on stderr."""
 
 from __future__ import annotations
 
@@ -23,27 +23,24 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on stdout."""
+    """Print a JSON document on stdout."""
     print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_table(renderable: Any) -> None:
-    """A rich table on stdout; wide enough not to be cut where stdout is not a terminal."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=140)
-    console.print(renderable)
+    """Print a rich table on stdout; if that is not a terminal, 140 characters wide."""
+    Console(width=None if sys.stdout.isatty() else 140).print(renderable)
 
 
-def notice(text: str, quiet: bool = False) -> None:
-    """A line on stderr, with settings written as flags."""
-    if not quiet:
+def notice(*texts: str, quiet: bool) -> None:
+    """Unless quiet, print a line for each text on stderr, with settings written as flags."""
+    for text in texts if not quiet else ():
         print(f"classnorm: {as_flags(text)}", file=sys.stderr)
 
 
 @contextmanager
 def progress_display(quiet: bool) -> Iterator[Announce]:
-    """Gives a function that starts a stage and returns its progress callback: a bar, or plain lines off a terminal."""
+    """Yield a function that starts a stage and returns its progress callback: a bar, or lines if not on a terminal."""
     if quiet:
         yield lambda stage: None
     elif sys.stderr.isatty():
@@ -62,7 +59,7 @@ def progress_display(quiet: bool) -> Iterator[Announce]:
 
 @contextmanager
 def stage_progress(stage: str, quiet: bool) -> Iterator[OnProgress | None]:
-    """The progress callback of work that has a single stage."""
+    """Yield the progress callback of a single stage."""
     with progress_display(quiet) as announce:
         yield announce(stage)
 
@@ -79,7 +76,7 @@ def _bar(bars: Bars, stage: str) -> OnProgress:
 
 
 def _lines(stage: str) -> OnProgress:
-    """A line when the stage ends, and one every few seconds until then."""
+    """Print a line every few seconds and one when the stage ends."""
     first: Progress | None = None
     started = last = time.monotonic()
     ended = False

@@ -1,20 +1,18 @@
-"""`classnorm data check`: look at a dataset."""
+"""`classnorm data check`: inspect a dataset."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
 
-import tyro
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from classnorm.cli.console import print_json, print_table, stage_progress
 from classnorm.cli.flags import as_flags
-from classnorm.cli.options import DataOptions, OutputOptions, parse
+from classnorm.cli.options import Command, DataArgument, DataOptions, OutputOptions
 from classnorm.inspection import Inspection, RowPair, Spread, inspect_dataset, search_cost
+from classnorm.results.numbers import number_text
 
 _LONG = 5e11  # operations: about ten seconds on one core
 
@@ -22,23 +20,24 @@ Facts = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataCheck:
-    """Load a dataset and tell its whole story: sizes, split, features, class balance, attributes, duplicates, leaks.
-
-    Ends with warnings and a verdict. Exit code 2 if the dataset cannot be used.
+class DataCheck(Command):
+    """Inspect a dataset: sizes, split, features, class balance, attributes, leaks.
 
     Examples:
       classnorm data check glyphs
       classnorm data check xlsa17/data/CUB --features res101 --json
+
+    Notes:
+      Ends with warnings and a verdict. The exit code is 2 if the dataset cannot be
+      used.
     """
 
-    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
-    """Dataset, as for train."""
-    source: Annotated[DataOptions, tyro.conf.arg(name="")]
-    output: Annotated[OutputOptions, tyro.conf.arg(name="")]
+    data: DataArgument
+    dataset: DataOptions
+    output: OutputOptions
 
     def run(self) -> None:
-        dataset = self.source.load(self.data)
+        dataset = self.dataset.load(self.data)
         stage = f"comparing {len(dataset.test_rows)} test rows with {len(dataset.split.train)} training rows"
         with stage_progress(stage, self.output.quiet or search_cost(dataset) < _LONG) as progress:
             inspection = inspect_dataset(dataset, progress=progress)
@@ -55,7 +54,7 @@ class DataCheck:
 def _table(inspection: Inspection) -> Table:
     table = Table(title=Text(inspection.name), title_justify="left", show_header=False, box=box.SIMPLE)
     table.add_column()
-    table.add_column(overflow="fold")  # a checksum is never cut
+    table.add_column(overflow="fold")  # never cut a checksum
     sections = {
         "Dataset": _dataset(inspection),
         "Features": _features(inspection),
@@ -67,7 +66,7 @@ def _table(inspection: Inspection) -> Table:
         table.add_section()
         table.add_row(Text(heading, style="bold"), "")
         for name, value in facts:
-            table.add_row(Text(f"  {name}"), Text(value))  # as text: a class may be called [b]
+            table.add_row(Text(f"  {name}"), Text(value))  # not markup: a class may be called [b]
     return table
 
 
@@ -117,8 +116,8 @@ def _attributes(inspection: Inspection) -> Facts:
         ("dimensions", str(facts.dimension)),
         ("values", f"{facts.min:.3g} to {facts.max:.3g}"),
         ("norm per class", "1 (unit norm)" if facts.unit_norm else _spread(facts.norm)),
-        ("mean |correlation|", _number(facts.mean_absolute_correlation)),
-        ("median skewness", _number(facts.median_skewness)),
+        ("mean |correlation|", number_text(facts.mean_absolute_correlation, 2)),
+        ("median skewness", number_text(facts.median_skewness, 2)),
         ("constant columns", str(len(facts.constant_columns))),
         ("constant among seen classes only", str(len(facts.constant_among_seen))),
         ("missing values", str(facts.missing_values)),
@@ -141,10 +140,10 @@ def _duplicates(inspection: Inspection) -> Facts:
     files = "not known" if leaks.files_in_both is None else str(leaks.files_in_both)
     shown = [
         ("test rows like a training row", near),
-        *((f"  test row {pair.row}", _told(pair)) for pair in facts.first),
+        *((f"  test row {pair.row}", _pair_text(pair)) for pair in facts.first),
         ("repeated training rows", str(facts.train_repeats)),
         ("equal ones of different classes", str(facts.contradictions)),
-        *((f"  row {pair.row}", _told(pair)) for pair in facts.first_contradictions),
+        *((f"  row {pair.row}", _pair_text(pair)) for pair in facts.first_contradictions),
         ("image files in train and test", files),
     ]
     if leaks.train_rows_held_out is not None:
@@ -153,8 +152,8 @@ def _duplicates(inspection: Inspection) -> Facts:
     return shown
 
 
-def _told(pair: RowPair) -> str:
-    """What it is, which training row it is like, and how much."""
+def _pair_text(pair: RowPair) -> str:
+    """A test row, the training row it resembles, and their distance."""
     like = "equals" if pair.exact else f"{pair.cosine_distance:.1g} from"
     one = ", ".join(filter(None, (pair.class_name, pair.file)))
     other = ", ".join(filter(None, (pair.train_class if pair.other_label else "same class", pair.train_file)))
@@ -167,11 +166,3 @@ def _spread(spread: Spread | None) -> str:
     if spread.min == spread.max:
         return f"{spread.min:.4g}"
     return f"{spread.min:.4g} to {spread.max:.4g}, median {spread.median:.4g}"
-
-
-def _number(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.2f}"
-
-
-def main(arguments: Sequence[str], program: str) -> None:
-    parse(DataCheck, arguments, program).run()

@@ -1,8 +1,7 @@
-"""`classnorm data convert`: GBU folder ↔ bundle."""
+"""`classnorm data convert`: between GBU folders and bundles."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -11,33 +10,32 @@ import numpy as np
 import tyro
 
 from classnorm.cli.console import notice, print_json
-from classnorm.cli.options import DataOptions, OutputOptions, parse
+from classnorm.cli.options import Command, DataArgument, DataOptions, Flag, OutputOptions
 from classnorm.data import save_bundle, save_gbu
 from classnorm.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataConvert:
-    """Convert a dataset to an .npz bundle (a target that ends in .npz) or to a GBU folder (any other target).
+class DataConvert(Command):
+    """Convert a dataset to an .npz bundle or a GBU folder.
 
     Examples:
       classnorm data convert xlsa17/data/CUB cub.npz --features res101 --float16
       classnorm data convert glyphs glyphs-gbu
     """
 
-    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
-    """Dataset, as for train."""
+    data: DataArgument
     target: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET")]
-    """File ending in .npz, or a folder."""
-    float16: bool = False
-    """Store the features of a bundle in half precision."""
-    source: Annotated[DataOptions, tyro.conf.arg(name="")]
-    output: Annotated[OutputOptions, tyro.conf.arg(name="")]
+    """Bundle to write, if it ends in .npz, else the GBU folder."""
+    float16: Flag = False
+    """Store the features of the bundle in half precision."""
+    dataset: DataOptions
+    output: OutputOptions
 
     def run(self) -> None:
         if Path(self.data).is_dir() and self.target.resolve() == Path(self.data).resolve():
-            raise ConfigError(f"{self.target}: is the dataset itself; writing there would lose what only it holds")
-        dataset = self.source.load(self.data)
+            raise ConfigError(f"{self.target}: is the dataset itself; give another target")
+        dataset = self.dataset.load(self.data)
         if self.float16:
             if self.target.suffix != ".npz":
                 raise ConfigError("--float16 is for bundles; MATLAB files have no half precision")
@@ -49,11 +47,5 @@ class DataConvert:
         if self.output.json:
             print_json({"target": str(self.target), "checksum": dataset.checksum, "sizes": dataset.sizes})
         else:
-            how = ""
-            if self.target.suffix != ".npz":
-                how = "; train with --features features, and --attributes original_att for descriptors as they were"
-            notice(f"wrote {self.target}{how}", self.output.quiet)
-
-
-def main(arguments: Sequence[str], program: str) -> None:
-    parse(DataConvert, arguments, program).run()
+            hint = "; train with --features features, and --attributes original_att for the unscaled descriptors"
+            notice(f"wrote {self.target}{'' if self.target.suffix == '.npz' else hint}", quiet=self.output.quiet)

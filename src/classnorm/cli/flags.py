@@ -1,4 +1,4 @@
-"""Settings, as the library names them in its messages, written as flags."""
+"""Translation of settings in the library's messages into flags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _QUOTES = "\"'"
 
 
 def as_flags(message: str) -> str:
-    """The message with every setting in backticks as the flag that sets it; other text in backticks stays.
+    """Replace settings in backticks by their flags; other text in backticks stays.
 
     >>> as_flags('use `features="vit"` or `final_relu=False`; lower `batch_size`')
     'use --features vit or --no-final-relu; lower --batch-size'

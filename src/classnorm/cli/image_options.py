@@ -1,63 +1,55 @@
-"""Flags of the commands that start from images."""
+"""Options of the commands that start from images."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from classnorm.cli.console import notice, stage_progress
-from classnorm.cli.options import DataOptions
+from classnorm.cli.options import DataOptions, Flag, Templates, optional
 from classnorm.data.image_table import ImageTable
 from classnorm.data.images import find_images
 from classnorm.encoders import Encoder, frozen_encoder
 from classnorm.encoders.preparation import Prepared, described, joined_to, prepare
 from classnorm.training import Device, pick_device
 
-__all__ = ["ImageOptions", "name_skipped"]
+__all__ = ["ImageOptions", "notice_skipped"]
 
 _SHOWN = 20  # skipped images that are named on stderr; JSON has all
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageOptions:
-    """From images to features, and what describes their classes."""
+    """Encoder of the images and descriptions of their classes."""
 
-    encoder: str = "efficientnet-lite0"
-    """efficientnet-lite0, -lite1, -lite2, resnet18, convnet, convnet-gray, or hf:ID or hf:FOLDER of a transformers
-    model."""
-    size: Annotated[int | None, tyro.conf.arg(metavar="PX", help_behavior_hint="")] = None
-    """Side of the picture that the encoder sees (default: what it was made for)."""
-    weights: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
-    """Other weights for the encoder: .safetensors or .pth, a folder for transformers models."""
-    descriptions: Annotated[str | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
-    """What is said of the classes, also of those without images, which are unseen: anything that classnorm describe
-    reads or writes."""
+    encoder: Annotated[str, tyro.conf.arg(metavar="NAME")] = "efficientnet-lite0"
+    """efficientnet-lite0, -lite1, -lite2, resnet18, convnet, convnet-gray, or hf:ID or hf:FOLDER (transformers)."""
+    size: Annotated[int | None, optional("PX")] = None
+    """Side of the encoder's input in pixels (default: set by the encoder)."""
+    weights: Annotated[Path | None, optional("FILE")] = None
+    """Other weights for the encoder: a .safetensors or .pth file, or a folder for a transformers model."""
+    descriptions: Annotated[str | None, optional("FILE")] = None
+    """Descriptions of the classes, in any format of classnorm describe; classes without images are unseen."""
     text_encoder: Annotated[str, tyro.conf.arg(metavar="NAME")] = "minilm"
-    """For descriptions in words: minilm, or hf:ID or hf:FOLDER of a transformers model."""
-    template: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="TEXT", help_behavior_hint="")
-    ] = ()
-    """Frame for such a description, "a photo of a {}"; may be given again, then all are averaged."""
-    like: Annotated[str | None, tyro.conf.arg(metavar="DATA", help_behavior_hint="")] = None
-    """Take descriptors, class order and split from this GBU folder or bundle, joined by image path (last two parts)."""
-    hold_out: Annotated[float | None, tyro.conf.arg(metavar="SHARE", help_behavior_hint="")] = None
-    """Share of the classes with images to treat as unseen, so that they can be scored (default: 0.2 if every class has
-    images, else 0)."""
+    """Encoder of descriptions in words: minilm or a transformers model (hf:ID, hf:FOLDER)."""
+    template: Templates = ()
+    like: Annotated[str | None, optional("DATA")] = None
+    """Take descriptors, class order and split from this dataset; images match by the last two parts of their path."""
+    hold_out: Annotated[float | None, optional("SHARE")] = None
+    """Share of the classes with images to hold out as unseen (default: 0.2 if every class has images, else 0)."""
     split_seed: int = 0
-    """Draws the held-out classes, and the fifth of the images of each seen class that is for the test."""
-    strict: bool = False
-    """Stop at the first image that cannot be read, instead of skipping it."""
+    """Seed of the split: the held-out classes, and a fifth of the images of each seen class for testing."""
+    strict: Flag = False
+    """Stop at the first image that cannot be read instead of skipping it."""
 
     def prepare(self, images: str, out: Path | None, source: DataOptions, device: Device, quiet: bool) -> Prepared:
-        """The dataset that images make; descriptors and features are kept in `out`, or in runs/NAME."""
-
-        def tell(text: str) -> None:
-            notice(text, quiet)
-
+        """Make a dataset of the images; descriptors and features are cached in `out` or runs/NAME."""
+        tell = partial(notice, quiet=quiet)
         table = self.table(images, source, tell)
         folder = out or Path("runs") / table.name
         table = self.described(table, folder / "descriptors.npz", tell)
@@ -73,18 +65,19 @@ class ImageOptions:
                 strict=self.strict,
                 progress=progress,
             )
-        name_skipped(prepared.skipped, quiet)
+        notice_skipped(prepared.skipped, quiet)
         if not prepared.is_new:
-            tell(f"features of {prepared.dataset.n_rows} images are in {folder / 'features.npz'}")
+            tell(f"using the features of {prepared.dataset.n_rows} images in {folder / 'features.npz'}")
         sizes = prepared.dataset.sizes
         tell(
-            f"{sizes['seen_classes']} seen classes with {sizes['train_rows']} images to train and "
-            f"{sizes['test_seen_rows']} to test; {sizes['unseen_classes']} unseen, {sizes['test_unseen_rows']} to test"
+            f"{sizes['seen_classes']} seen classes with {sizes['train_rows']} training and {sizes['test_seen_rows']} "
+            f"test images; {sizes['unseen_classes']} unseen classes with {sizes['test_unseen_rows']} test images"
         )
+        notice(*prepared.dataset.notices, quiet=quiet)
         return prepared
 
     def table(self, images: str, source: DataOptions, tell: Callable[[str], None]) -> ImageTable:
-        """The images, joined to the dataset that they should be like."""
+        """The images, joined to the dataset of `like`."""
         table = find_images(images)
         return table if self.like is None else joined_to(table, source.load(self.like), tell)
 
@@ -99,11 +92,9 @@ class ImageOptions:
         return encoder
 
 
-def name_skipped(skipped: dict[str, str], quiet: bool) -> None:
-    """Say which images were left out, and why."""
-    files = list(skipped.items())
-    for file, reason in files[:_SHOWN]:
-        notice(f"skipped {file}: {reason}", quiet)
-    if files:
-        more = f"; {len(files) - _SHOWN} more are in --json" if len(files) > _SHOWN else ""
-        notice(f"{len(files)} images could not be read and are left out{more}", quiet)
+def notice_skipped(skipped: dict[str, str], quiet: bool) -> None:
+    """Name the images that could not be read, with the reasons."""
+    notice(*(f"skipped {file}: {reason}" for file, reason in list(skipped.items())[:_SHOWN]), quiet=quiet)
+    if skipped:
+        rest = f"; --json names {len(skipped) - _SHOWN} more" if len(skipped) > _SHOWN else ""
+        notice(f"{len(skipped)} images could not be read and were skipped{rest}", quiet=quiet)

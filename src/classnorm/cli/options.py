@@ -1,150 +1,166 @@
-"""Flags that several commands share, and flags made from a method's config."""
+"""Options shared by several commands, and flags made from the config of a method."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import itertools
+import shlex
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self
 
 import tyro
 
+from classnorm.cli.console import notice
 from classnorm.data import AttributesKey, ZeroShotDataset, load
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.plugins import load_plugin
 
 __all__ = [
+    "Command",
+    "DataArgument",
     "DataOptions",
+    "Flag",
     "MethodCommand",
+    "ModelArgument",
     "OutputOptions",
-    "chosen_seeds",
-    "flag_values",
-    "given",
-    "load_plugins",
-    "parse",
-    "parse_for_method",
-    "parse_with_settings",
-    "settings_type",
+    "SettingsCommand",
+    "Templates",
+    "check_positive",
+    "optional",
 ]
 
-Command = TypeVar("Command")
+
+def optional(metavar: str, help: str | None = None) -> Any:
+    """Annotation of an optional flag: the help names its value and no default."""
+    return tyro.conf.arg(metavar=metavar, help=help, help_behavior_hint="")
+
+
+_DATASETS = "glyphs, glyphs-light, synthetic[:classes=…], simulated:FOLDER, a GBU folder or an .npz bundle."
+_TEMPLATE = 'Sentence with {} for the name or description: "a photo of a {}". Repeat the flag to average several.'
+
+DataArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA", help=f"Dataset: {_DATASETS}")]
+ModelArgument = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help="Folder of a finished run.")]
+Templates = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], optional("TEXT", _TEMPLATE)]
+Flag = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
+
+
+def check_positive(flag: str, value: int | None) -> None:
+    """Raise if a count is below 1."""
+    if value is not None and value < 1:
+        raise ConfigError(f"--{flag} is {value}; it must be at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
-    """Which files of a GBU folder."""
+    """Files of a GBU folder, which is a folder with att_splits.mat."""
 
-    features: str = "res101"
-    """Feature file of a GBU folder, without .mat."""
+    features: Annotated[str, tyro.conf.arg(metavar="NAME")] = "res101"
+    """Feature file, without .mat."""
     attributes: AttributesKey = "att"
-    """Attribute table of a GBU folder: att (unit norm) or original_att (raw)."""
+    """Attribute table: att (unit norm) or original_att (raw)."""
 
-    def load(self, source: str) -> ZeroShotDataset:
-        return load(
-            Path(source) if Path(source).exists() else source, features=self.features, attributes=self.attributes
-        )
+    def load(self, source: str, quiet: bool = True) -> ZeroShotDataset:
+        """Load a dataset and, unless quiet, print its notices."""
+        path_or_name = Path(source) if Path(source).exists() else source
+        dataset = load(path_or_name, features=self.features, attributes=self.attributes)
+        notice(*dataset.notices, quiet=quiet)
+        return dataset
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
     """Output and plug-ins."""
 
-    json: bool = False
-    """Print one JSON document on stdout and nothing else there."""
-    quiet: bool = False
-    """No progress or notices on stderr."""
-    plugin: Annotated[
-        tyro.conf.UseAppendAction[tuple[Path, ...]], tyro.conf.arg(metavar="FILE.py", help_behavior_hint="")
-    ] = ()
-    """Run this Python file first: it may register methods, strategies and encoders. May be given again."""
+    json: Flag = False
+    """Print a single JSON document on stdout."""
+    quiet: Flag = False
+    """Print no progress or notices on stderr."""
+    plugin: Annotated[tyro.conf.UseAppendAction[tuple[Path, ...]], optional("FILE.py")] = ()
+    """Python file that registers methods, strategies or encoders. Repeat the flag to load several."""
 
 
-def parse(command: type[Command], arguments: Sequence[str], program: str) -> Command:
-    """The command with its flags filled in; a usage error exits with code 2."""
-    return tyro.cli(
-        command,
-        prog=program,
-        description=inspect.getdoc(command),
-        args=list(arguments),
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
+class Command:
+    """Base class of the commands: the fields of a command are its flags."""
+
+    @classmethod
+    def parse(cls, arguments: Sequence[str], program: str) -> Self:
+        """Load the plug-ins and fill in the flags; a usage error exits with code 2."""
+        for path in _flag_values(arguments, "plugin"):  # before parsing, since plug-ins add flags and values
+            load_plugin(Path(path))
+        return cls._parse(arguments, program)
+
+    @classmethod
+    def _parse(cls, arguments: Sequence[str], program: str) -> Self:
+        parsed: Self = _fill_in(cls, arguments, program)
+        return parsed
+
+
+class SettingsCommand(Command):
+    """A command with a flag for each setting of the method or strategy that it trains."""
+
+    command_line: str = ""
+    settings: Any  # becomes a field when the arguments name the method: the help shows its flags last
+    """Unset options come from the recipe."""
+
+    @property
+    def set_values(self) -> dict[str, Any]:
+        """The settings that have a value."""
+        return {name: value for name, value in vars(self.settings).items() if value is not None}
+
+    @classmethod
+    def _parse_with_settings(
+        cls, arguments: Sequence[str], program: str, flag: str, configs: Mapping[str, type[Any]], **fields: Any
+    ) -> Self:
+        """Fill in the flags, which include the settings that `--flag NAME` selects."""
+        name = _choice(cls, arguments, flag)
+        if name not in configs:
+            raise unknown_name(flag, name, configs)
+        _check_settings(cls, arguments, flag, name, configs)
+        help_text = f"One of {', '.join(configs)}. For the settings of another {flag}: {program} --{flag} NAME --help."
+        fields |= {flag: _name_hint(help_text), "settings": _optional_settings(configs[name])}
+        fields["command_line"] = tyro.conf.Suppress[tyro.conf.Fixed[str]]
+        typed = dataclasses.make_dataclass(
+            cls.__name__, fields.items(), bases=(cls,), namespace={"__doc__": cls.__doc__}, frozen=True, kw_only=True
+        )
+        filled = _fill_in(typed, _with_truth_values(arguments, configs[name]), program)
+        parsed: Self = dataclasses.replace(filled, command_line=shlex.join([*program.split(), *arguments]))
+        return parsed
 
 
 @dataclass(frozen=True, kw_only=True)
-class MethodCommand:
-    """A command that trains: it has a flag for every setting of the method that it is told."""
+class MethodCommand(SettingsCommand):
+    """A command that trains a method."""
 
     method: str = "classnorm"
-    settings: Any
-    """What was given of the method's config; the rest is the recipe's to say."""
+    recipe: str = "reference"
+
+    @classmethod
+    def _parse(cls, arguments: Sequence[str], program: str) -> Self:
+        from classnorm.methods import METHODS
+
+        name = _choice(cls, arguments, "method")
+        presets = ", ".join(METHODS[name].recipes) if name in METHODS else ""
+        recipe = _name_hint(f"Preset of {name}: {presets}; or the recipe.json of a search.")
+        configs = {name: method.config for name, method in METHODS.items()}
+        return cls._parse_with_settings(arguments, program, "method", configs, recipe=recipe)
 
 
-def parse_for_method(command: type[Command], arguments: Sequence[str], program: str) -> Command:
-    """The command with its flags filled in, among them those of the method that the arguments name."""
-    from classnorm.methods import METHODS
-
-    configs = {name: method.config for name, method in METHODS.items()}
-    chosen = [MethodCommand.method, *flag_values(arguments, "method")][-1]
-    recipes = ", ".join(METHODS[chosen].recipes) if chosen in METHODS else ""
-    help_text = f"Preset of {chosen}: {recipes}; or the recipe.json of a search."
-    recipe = (
-        "recipe",
-        Annotated[str, tyro.conf.arg(metavar="NAME", help=help_text)],
-        dataclasses.field(default="reference"),
-    )
-    return parse_with_settings(command, arguments, program, "method", MethodCommand.method, configs, [recipe])
+def _fill_in(command: type[Any], arguments: Sequence[str], program: str) -> Any:
+    config = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
+    return tyro.cli(command, prog=program, description=inspect.getdoc(command), args=list(arguments), config=config)
 
 
-def parse_with_settings(
-    command: type[Command],
-    arguments: Sequence[str],
-    program: str,
-    flag: str,
-    default: str,
-    configs: Mapping[str, type[Any]],
-    more: Sequence[tuple[str, Any, Any]] = (),
-) -> Command:
-    """The command with its flags filled in; `--flag NAME` decides whose settings are among them."""
-    chosen = [default, *flag_values(arguments, flag)][-1]
-    if chosen not in configs:
-        raise unknown_name(flag, chosen, configs)
-    _refuse_other_settings(arguments, flag, chosen, configs)
-    names = ", ".join(configs)
-    help_text = f"Which {flag}: {names}. Each has settings of its own: {program} --{flag} NAME --help."
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
-        *more,
-        (flag, Annotated[str, tyro.conf.arg(metavar="NAME", help=help_text)], dataclasses.field(default=chosen)),
-        ("settings", settings_type(configs[chosen])),
-    ]
-    typed = dataclasses.make_dataclass(
-        command.__name__, fields, bases=(command,), namespace={"__doc__": command.__doc__}, frozen=True, kw_only=True
-    )
-    return parse(typed, _with_truth_values(arguments, configs[chosen]), program)
+def _choice(command: type[Command], arguments: Sequence[str], flag: str) -> str:
+    return str([getattr(command, flag), *_flag_values(arguments, flag)][-1])
 
 
-def _refuse_other_settings(arguments: Sequence[str], flag: str, chosen: str, configs: Mapping[str, type[Any]]) -> None:
-    """Raise for a setting that others have but the chosen one has not."""
-    settings = {name: [field.name for field in dataclasses.fields(config)] for name, config in configs.items()}
-    flags = {argument.partition("=")[0].replace("_", "-") for argument in arguments}
-    for name in itertools.chain(*settings.values()):
-        option = name.replace("_", "-")
-        if name not in settings[chosen] and flags & {f"--{option}", f"--no-{option}"}:
-            raise ConfigError(f"{flag} {chosen} has no setting {name}; leave out --{option}")
-
-
-def load_plugins(arguments: Sequence[str]) -> None:
-    """Run the files that `--plugin` names, before what they register can be a flag or a value."""
-    for path in flag_values(arguments, "plugin"):
-        load_plugin(Path(path))
-
-
-def flag_values(arguments: Sequence[str], flag: str) -> list[str]:
-    """The values of every `--flag`, looked up before the other flags are known."""
+def _flag_values(arguments: Sequence[str], flag: str) -> list[str]:
+    """The values of every `--flag`, before the arguments are parsed."""
     values = []
     for argument, following in itertools.pairwise([*arguments, ""]):
         if argument == f"--{flag}":
@@ -154,56 +170,61 @@ def flag_values(arguments: Sequence[str], flag: str) -> list[str]:
     return values
 
 
+def _name_hint(help_text: str) -> Any:
+    return Annotated[str, tyro.conf.arg(metavar="NAME", help=help_text)]
+
+
+def _check_settings(
+    command: type[Command], arguments: Sequence[str], flag: str, name: str, configs: Mapping[str, type[Any]]
+) -> None:
+    """Raise if an argument is a setting of another method, or if a setting hides a flag of the command."""
+    settings, flags = _field_names(configs[name]), _field_names(command)
+    if clash := settings & flags:
+        raise ConfigError(f"{flag} {name}: its setting {min(clash)} has the name of a flag of the command; rename it")
+    present = {argument.partition("=")[0].replace("_", "-") for argument in arguments}
+    for setting in set().union(*[_field_names(config) for config in configs.values()]) - settings - flags:
+        option = setting.replace("_", "-")
+        if present & {f"--{option}", f"--no-{option}"}:
+            raise ConfigError(f"{flag} {name} has no setting {setting}; leave out --{option}")
+
+
+def _field_names(options: Any) -> set[str]:
+    """Names of the fields that are flags or arguments, including those of option groups."""
+    groups = {name: hint for name, hint in typing.get_type_hints(options).items() if dataclasses.is_dataclass(hint)}
+    names = {field.name for field in dataclasses.fields(options)} - {"settings", *groups}
+    return names.union(*[_field_names(group) for group in groups.values()])
+
+
 def _with_truth_values(arguments: Sequence[str], config: type[Any]) -> list[str]:
-    """`--flag` and `--no-flag` of a setting that is true or false, spelt out as `--flag True` and `--flag False`."""
+    """Replace `--flag` and `--no-flag` of boolean settings by `--flag True` and `--flag False`."""
     hints = typing.get_type_hints(config)
     flags = {f"--{name.replace('_', '-')}" for name, hint in hints.items() if hint is bool}
-    spelt: list[str] = []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    expanded: list[str] = []
+    for argument, following in itertools.pairwise([*arguments, ""]):
         if argument.startswith("--no-") and f"--{argument[5:]}" in flags:
-            spelt += [f"--{argument[5:]}", "False"]
+            expanded += [f"--{argument[5:]}", "False"]
         elif argument in flags and following not in ("True", "False"):
-            spelt += [argument, "True"]
+            expanded += [argument, "True"]
         else:
-            spelt.append(argument)
-    return spelt
+            expanded.append(argument)
+    return expanded
 
 
-def settings_type(config: type[Any]) -> Any:
-    """The config with every field optional: what is not given on the command line is the recipe's to say."""
+def _optional_settings(config: type[Any]) -> Any:
+    """The config with None as the default of every field."""
     hints = typing.get_type_hints(config)
-    fields = [(field.name, _optional(hints[field.name]), None) for field in dataclasses.fields(config)]
-    settings = dataclasses.make_dataclass("settings", fields, bases=(config,), frozen=True, kw_only=True)
-    return Annotated[settings, tyro.conf.arg(name="")]
+    fields = [
+        (field.name, Annotated[hints[field.name] | None, optional(_metavar(hints[field.name]))], None)
+        for field in dataclasses.fields(config)
+    ]
+    return dataclasses.make_dataclass("settings", fields, bases=(config,), frozen=True, kw_only=True)
 
 
-def _optional(hint: Any) -> Any:
-    return Annotated[hint | None, tyro.conf.arg(metavar=_metavar(hint), help_behavior_hint="")]
-
-
-def _metavar(hint: Any) -> str | None:
-    """How the help shows a value: {a,b} for names, FLOAT|auto for either of two kinds, else tyro's own way."""
+def _metavar(hint: Any) -> Any:
+    """The value in the help: {a,b} for names, FLOAT|auto for a union; None leaves it to tyro."""
     if typing.get_origin(hint) is typing.Literal:
         return "{" + ",".join(map(str, typing.get_args(hint))) + "}"
     if typing.get_origin(hint) in (typing.Union, UnionType):
         kinds = [_metavar(kind) for kind in typing.get_args(hint) if kind is not type(None)]
         return "|".join(kind.strip("{}") for kind in kinds if kind)
     return {bool: "[{True,False}]", int: "INT", float: "FLOAT", str: "STR"}.get(hint)
-
-
-def given(settings: Any) -> dict[str, Any]:
-    """The settings that were given."""
-    return {name: value for name, value in vars(settings).items() if value is not None}
-
-
-def chosen_seeds(seed: int | None, seeds: int | None) -> list[int]:
-    """What `--seed` and `--seeds` ask for: one run with a given seed, or seeds 0 … N−1."""
-    if seed is not None and seeds is not None:
-        raise ConfigError("--seed and --seeds exclude each other: one run with a given seed, or seeds 0 … N−1")
-    if seeds is not None:
-        if seeds < 1:
-            raise ConfigError(f"--seeds is {seeds}; it must be at least 1")
-        return list(range(seeds))
-    if seed is not None and seed < 0:
-        raise ConfigError(f"--seed is {seed}; it must not be negative")
-    return [seed or 0]
