@@ -98,6 +98,7 @@ def test_check_fits_a_screen_or_two(classnorm: Command) -> None:
     assert len(classnorm("data", "check", "synthetic:classes=10,rows=100,unseen=2").out.splitlines()) < 60
 
 
+@pytest.mark.slow
 def test_check_recognises_the_real_cub(classnorm: Command, real_data: Path) -> None:
     cub = real_data / "xlsa17" / "data" / "CUB"
     document = json.loads(classnorm("data", "check", cub, "--features", "efficientnet_lite0", "--json").out)

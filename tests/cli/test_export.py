@@ -16,6 +16,8 @@ import pytest
 from classnorm import Scorer
 from classnorm.cli import export as command
 
+pytestmark = pytest.mark.slow
+
 Command = Callable[..., Any]
 
 

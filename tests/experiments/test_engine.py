@@ -64,6 +64,7 @@ class Threads(Note):
         (folder / self.marker).write_text(json.dumps({"threads": torch.get_num_threads()}))
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_does_not_depend_on_how_many_tasks_are_left(dataset, tmp_path):
     run_tasks([Threads(dataset, n) for n in range(5)], tmp_path / "many", Engine(jobs=2))
     run_tasks([Threads(dataset, 4)], tmp_path / "one", Engine(jobs=2))
@@ -116,6 +117,7 @@ def test_a_failed_task_is_tried_again_next_time(dataset, tmp_path):
     assert not (tmp_path / "task-0" / ERROR).exists()
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_no_finished_task_and_its_own_is_tried_again(dataset, tmp_path):
     tasks = [Note(dataset, n, die_in=str(tmp_path) if n == 3 else "") for n in range(6)]
     assert run_tasks(tasks, tmp_path / "root", Engine(jobs=2)) == {}
@@ -154,6 +156,7 @@ def test_a_task_that_leaves_no_result_counts_as_failed(dataset, tmp_path):
     assert failed == {"task-0": Failure("it ended without a result")}
 
 
+@pytest.mark.slow
 def test_two_batches_on_the_same_folders_do_not_run_a_task_twice(dataset, tmp_path):
     tasks = [Note(dataset, n, seconds=0.1) for n in range(6)]
     batches = [threading.Thread(target=run_tasks, args=(tasks, tmp_path, Engine(jobs=2))) for _ in range(1)]

@@ -71,6 +71,7 @@ def test_tpe_tries_as_many_trials_as_asked_and_stays_in_its_ranges(dataset, tmp_
     assert len({trial.settings["lr"] for trial in trials}) == 7
 
 
+@pytest.mark.slow
 def test_pruned_trials_cost_fewer_splits_and_never_win(dataset, tmp_path):
     space = {"lr": Range(1e-5, 1e-2, log=True)}
     config = SearchConfig(trials=16, batch=4, splits=3)
@@ -110,6 +111,7 @@ def test_if_every_trial_fails_the_search_says_why(dataset, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_two_processes_find_the_same_as_one(dataset, tmp_path, monkeypatch):
     import torch
 

@@ -107,6 +107,7 @@ def test_a_penalty_too_small_for_the_data_is_named(small_dataset):
         fit(small_dataset, method="eszsl", descriptor_penalty=1e-30, feature_normalization="none")
 
 
+@pytest.mark.slow
 def test_the_real_cub_solution_agrees_with_conjugate_gradients(real_data):
     """S side first and by eigenvectors, X side by iterations that never form X Xᵀ: the other way round."""
     dataset = load(real_data / "xlsa17" / "data" / "CUB", features="efficientnet_lite0")

@@ -5,6 +5,8 @@ import pytest
 from classnorm.reproduce.beyond import beyond
 from classnorm.results.run_folder import find_results
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def outcome(reproduce, tiny, tmp_path_factory):

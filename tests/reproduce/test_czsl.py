@@ -7,6 +7,8 @@ import pytest
 from classnorm.reproduce import czsl
 from classnorm.reproduce.published import published
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def reproduction(reproduce, tiny, tmp_path):

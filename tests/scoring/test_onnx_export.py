@@ -23,6 +23,8 @@ from classnorm.scoring import Scorer, fit
 from classnorm.scoring import onnx_export as module
 from classnorm.scoring.onnx_export import export_onnx
 
+pytestmark = pytest.mark.slow
+
 # Settings that make training short; a method takes those that it has. ConSE combines few classes: the standardized
 # descriptors of all of them cancel out, and what is left is rounding error.
 FAST = {
@@ -181,8 +183,6 @@ def test_no_torch_is_needed_to_use_the_files(dataset, trained, classnorm_files, 
     np.save(tmp_path / "features.npy", dataset.features)
     script = f"""
 import sys, numpy as np, onnxruntime
-
-pytestmark = pytest.mark.slow
 sys.modules["torch"] = sys.modules["classnorm"] = None
 onnxruntime.set_default_logger_severity(3)
 session = onnxruntime.InferenceSession({str(classnorm_files[0])!r})
