@@ -14,9 +14,9 @@ from classnorm.errors import TrainingError
 from classnorm.experiments.engine import Engine, run_tasks
 from classnorm.experiments.experiment import Experiment, dataset_record
 from classnorm.experiments.search import SearchConfig, Trial, search, trials_csv, write_recipe
-from classnorm.experiments.space import parse_space
 from classnorm.files import replacing, write_text
 from classnorm.methods import MethodConfig, Space, method_named, resolve
+from classnorm.methods.space import parse_space
 from classnorm.report import group_results, rich_table, terminal_table
 from classnorm.report.plots import png
 from classnorm.report.search_plot import parallel_coordinates

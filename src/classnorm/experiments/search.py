@@ -30,7 +30,7 @@ from classnorm.results.run_folder import write_arrays
 from classnorm.scoring.calibrated import validate
 from classnorm.training import pick_device
 
-__all__ = ["SearchConfig", "Trial", "ValidationFit", "search", "trials_csv", "write_recipe"]
+__all__ = ["SearchConfig", "Trial", "ValidationTask", "search", "trials_csv", "write_recipe"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class ValidationFit:
+class ValidationTask:
     """A task of the engine: fit on a validation split and store its side scores, from which calibrations are chosen."""
 
     dataset: ZeroShotDataset
@@ -125,7 +125,7 @@ class _Rounds:
         """Fit the candidates on some splits, add their scores to `sides`, and return the errors by trial."""
         fits = {
             number: [
-                ValidationFit(self.dataset, self.method, self.base.replace(**settings), self.config.seed, split)
+                ValidationTask(self.dataset, self.method, self.base.replace(**settings), self.config.seed, split)
                 for split in splits
             ]
             for number, settings in candidates.items()

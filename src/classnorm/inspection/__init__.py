@@ -32,15 +32,15 @@ __all__ = [
     "FeatureFacts",
     "Inspection",
     "LeakFacts",
+    "Readiness",
     "RowPair",
     "Spread",
-    "Verdict",
     "inspect_dataset",
     "nearest_rows",
     "search_cost",
 ]
 
-Verdict = Literal["ready to train", "usable, with warnings"]
+Readiness = Literal["ready to train", "usable, with warnings"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Inspection:
     duplicates: DuplicateFacts
     leaks: LeakFacts
     warnings: tuple[str, ...]
-    verdict: Verdict
+    verdict: Readiness
 
     def as_dict(self) -> dict[str, Any]:
         """Return the inspection as JSON."""

@@ -11,7 +11,7 @@ from classnorm.report.artifacts import artifact_sections, write_files
 from classnorm.report.differences import MEANING, Comparison, compare, reference_label
 from classnorm.report.draw import draw
 from classnorm.report.page import Section, page
-from classnorm.report.streams import STEPS, mean_matrix, step_table, stream_plots, task_values
+from classnorm.report.stream_results import STEPS, mean_matrix, step_table, stream_plots, task_values
 from classnorm.report.summary import (
     SCORES,
     STREAM_SCORES,

@@ -15,7 +15,7 @@ from classnorm.report.class_results import worst_classes
 from classnorm.report.differences import MEANING, Comparison
 from classnorm.report.plots import Style
 from classnorm.report.provenance import facts
-from classnorm.report.streams import STEPS, step_table
+from classnorm.report.stream_results import STEPS, step_table
 from classnorm.report.stylesheet import STYLE
 from classnorm.report.summary import Group, best_group, unseen_examples
 from classnorm.report.tables import difference_table, html_dot, html_table, results_note, results_table

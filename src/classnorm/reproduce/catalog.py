@@ -12,8 +12,8 @@ from classnorm.reproduce.figures import FIGURES
 from classnorm.reproduce.leaderboard import leaderboard
 from classnorm.reproduce.paper_table import table_artifact
 from classnorm.reproduce.reproduction import Reproduction
-from classnorm.reproduce.settings import hyperparameters, training_time
 from classnorm.reproduce.table_specs import TABLES
+from classnorm.reproduce.training_cost import hyperparameters, training_time
 from classnorm.results.artifact import Artifact
 
 __all__ = ["CATALOG", "Item"]

@@ -10,7 +10,7 @@ from classnorm.continual import TaskStream, configure, read_image_split
 from classnorm.data import ZeroShotDataset
 from classnorm.experiments.streams import ContinualExperiment
 from classnorm.experiments.validation_sequence import VALIDATION_TASKS, Chosen, Selection, validated
-from classnorm.report.streams import task_curve
+from classnorm.report.stream_results import task_curve
 from classnorm.report.summary import STREAM_SCORES, score_digits
 from classnorm.reproduce.benchmarks import Benchmark
 from classnorm.reproduce.published import published_table

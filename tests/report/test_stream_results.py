@@ -11,7 +11,7 @@ import pytest
 from classnorm.cli import main
 from classnorm.report import group_results, markdown_document, write_report
 from classnorm.report.draw import draw
-from classnorm.report.streams import mean_matrix, step_table, stream_plots
+from classnorm.report.stream_results import mean_matrix, step_table, stream_plots
 from classnorm.report.tables import results_table
 from classnorm.results.run_folder import find_results
 

@@ -3,9 +3,8 @@
 import pytest
 
 from classnorm.errors import ConfigError
-from classnorm.experiments.space import parse_space
 from classnorm.methods import METHODS, Choice, ClassNormConfig, Range
-from classnorm.methods.space import grid
+from classnorm.methods.space import grid, parse_space
 
 BASE = ClassNormConfig()
 

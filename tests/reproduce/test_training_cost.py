@@ -7,7 +7,7 @@ import pytest
 
 from classnorm.reproduce.benchmarks import find_benchmarks
 from classnorm.reproduce.reproduction import measure
-from classnorm.reproduce.settings import hyperparameters, training_time
+from classnorm.reproduce.training_cost import hyperparameters, training_time
 from classnorm.reproduce.variants import CN
 
 
