@@ -46,7 +46,7 @@ class SearchConfig:
     splits: int = 3
     """Validation splits over which the H of a trial is averaged."""
     prune: bool = True
-    """Stop a trial after the first splits if it is below the median of earlier trials (tpe)."""
+    """Pruning: stop a trial after its first splits if it is below the median of earlier trials (tpe)."""
     seed: int = 0
     """Seed of the sampler and of the validation fits."""
     recipe_first: bool = False

@@ -48,8 +48,7 @@ class MethodConfig:
     """Settings of every method: the calibration of seen scores and its validation splits."""
 
     calibration: str = "validation"
-    """validation (the better of scale and bias), validation:scale, validation:bias, validation:grid (the paper's five
-    scales), none, scale:S (seen scores times S), or bias:B (seen scores minus B)."""
+    """validation[:scale|:bias|:grid], none, scale:S (seen scores times S) or bias:B (seen scores minus B)."""
     validation: SplitKind = "matched"
     """Validation splits: `matched` holds out the dataset's share of unseen classes, `paper` 10 % of the seen ones."""
     validation_splits: int = 2

@@ -32,8 +32,7 @@ class GeometryConfig:
     within: float = 0.75
     """Geometry: share of the between-class variance excluded from the covariance."""
     hubness: float = 0.1
-    """Geometry: share of a class's mean cosine with its 3 nearest seen class means that is subtracted from its scores,
-    so that a class close to many others does not attract their images."""
+    """Geometry: weight of the correction for hubs, classes close to many others that attract their images."""
 
     def check(self) -> None:
         shares = dict.fromkeys(("shrinkage", "whitening", "within", "hubness"), (0, 1))
