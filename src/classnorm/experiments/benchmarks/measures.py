@@ -41,7 +41,7 @@ class Measure:
         """The median, and the range if there is one.
 
         >>> str(Measure(2.5, 1.0, 3.0, "s")), str(Measure(0.615, 0.615, 0.615, "share"))
-        ('2.50 (1.00–3.00)', '61.5%')
+        ('2.5 (1–3)', '61.5%')
         """
         middle, low, high = (_number(value, self.unit) for value in (self.median, self.low, self.high))
         return middle if low == high else f"{middle} ({low}–{high})"
@@ -55,15 +55,7 @@ def measured(values: Sequence[float], unit: Unit) -> dict[str, Any]:
 def _number(value: float, unit: Unit) -> str:
     if unit == "share":
         return f"{100 * value:.3g}%"
-    if value >= 1000:
-        return f"{value:,.0f}"
-    return (
-        f"{value:.4f}" if value < 0.01 else f"{value:.3f}" if value < 1 else f"{value:.{max(0, 3 - _digits(value))}f}"
-    )
-
-
-def _digits(value: float) -> int:
-    return len(str(int(value)))
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def measures(document: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Measure]]:

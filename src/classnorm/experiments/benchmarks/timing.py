@@ -83,7 +83,8 @@ def processor_share(seconds: float = 0.5) -> float:
     wall, cpu = time.perf_counter(), time.process_time()
     while time.perf_counter() - wall < seconds:
         torch.mm(left, right, out=result)
-    return (time.process_time() - cpu) / (time.perf_counter() - wall) / torch.get_num_threads()
+    busy = min(torch.get_num_threads(), os.cpu_count() or 1)
+    return (time.process_time() - cpu) / (time.perf_counter() - wall) / busy
 
 
 def busy_warning(load: float | None, share: float, cores: int) -> str | None:
