@@ -16,7 +16,7 @@ help:
 	@echo "make test-fast      run the tests that take less than 5 seconds each"
 	@echo "make test-portable  repeat the numerical tests under other instruction sets and thread counts"
 	@echo "make lint           ruff, mypy, import-linter, duplicate code"
-	@echo "make bench          print throughput against this machine's matrix-product rate"
+	@echo "make bench          measure the speed on this machine, beside a plain PyTorch loop"
 
 # Rebuilt only when what is installed has changed; PyTorch first, so that nothing pulls another build of it.
 $(READY): pyproject.toml constraints.txt
@@ -69,8 +69,8 @@ lint: $(READY)
 	$(BIN)/pylint src/classnorm
 
 bench: $(READY)
-	$(BIN)/python benchmarks/throughput.py
-	$(BIN)/python benchmarks/ausuc.py
+	$(BIN)/classnorm bench
+	$(BIN)/python benchmarks/classes.py
 	$(BIN)/python benchmarks/engine.py
 
 clean:

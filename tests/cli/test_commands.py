@@ -11,7 +11,7 @@ from classnorm.cli import main
 COMMANDS = [
     *("train", "evaluate", "predict", "search", "continual", "reproduce"),
     *("analyze variance", "analyze smoothness", "analyze attributes"),
-    *("report", "extract", "describe", "export", "data check", "data convert"),
+    *("report", "extract", "describe", "export", "bench", "data check", "data convert"),
 ]
 
 
@@ -34,7 +34,8 @@ def test_every_command_has_a_help_text_with_examples(capsys, monkeypatch, comman
     assert "--command-line" not in out
 
 
-def test_the_help_of_a_command_that_does_not_train_needs_no_pytorch():
-    code = "import sys; from classnorm.cli import main\ntry: main(['report', '--help'])\nexcept SystemExit: pass\n"
+@pytest.mark.parametrize("command", ["report", "bench"])
+def test_the_help_of_a_command_that_does_not_train_needs_no_pytorch(command):
+    code = f"import sys; from classnorm.cli import main\ntry: main([{command!r}, '--help'])\nexcept SystemExit: pass\n"
     code += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0

@@ -10,7 +10,7 @@ from classnorm.report.plots import png
 from classnorm.results.artifact import Plot, Series
 
 PNG = b"\x89PNG\r\n\x1a\n"
-KINDS = ("lines", "boxes", "histogram", "points")
+KINDS = ("lines", "boxes", "histogram", "points", "bars")
 
 
 def line(label, model, y=(1.0, 2.0, 4.0), **options):
@@ -24,7 +24,8 @@ def plot(kind, *series, **options):
 def of_kind(kind):
     if kind == "points":
         return plot(kind, Series("a", "3-layer MLP + CN", [0.5], [60.0]), Series("b", "DEM", [100.0], [50.0]))
-    return plot(kind, line("a", "Linear"), line("b", "3-layer MLP"))
+    ticks = ["x", "y", "z"] if kind == "bars" else []
+    return plot(kind, line("a", "Linear"), line("b", "3-layer MLP"), ticks=ticks)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -109,3 +110,13 @@ def test_a_long_title_is_broken_and_drawing_twice_gives_the_same_picture():
     long = Plot("n", "lines", "a rather long title " * 8, "", "", [line("a", "Linear")])
     assert "\n" in draw(long).axes[0].get_title()
     assert png(draw(long)) == png(draw(long))
+
+
+def test_bars_stand_on_one_another():
+    stages = [Series("a", "gather", [0.0, 1.0], [1.0, 2.0]), Series("b", "backward", [0.0, 1.0], [3.0, 4.0])]
+    (axes,) = draw(plot("bars", *stages, ticks=["one", "two"])).axes
+    lower, upper = axes.containers
+    assert [bar.get_y() for bar in upper] == [bar.get_height() for bar in lower] == [1.0, 2.0]
+    assert [bar.get_height() for bar in upper] == [3.0, 4.0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["one", "two"]
+    assert lower[0].get_facecolor() != upper[0].get_facecolor()

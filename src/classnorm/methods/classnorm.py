@@ -30,7 +30,7 @@ from classnorm.nn import (
     gamma_for_variance,
 )
 from classnorm.settings import require
-from classnorm.training import FitContext, seeded, train
+from classnorm.training import FitContext, seeded, stage, train
 
 __all__ = ["METHOD", "Augmentation", "ClassNormConfig", "ClassNormModel", "TrainingProblem", "prepare"]
 
@@ -154,16 +154,19 @@ class TrainingProblem:
 
     def logits(self, features: Tensor, descriptors: Tensor | None = None) -> Tensor:
         """Training features [b, d] → [b, n_classes] for these descriptors; by default those of the seen classes."""
-        prototypes = self.model.embedder(self.descriptors if descriptors is None else descriptors)
-        if self.model.kind == "dot":
-            return dot_logits(features, prototypes)
-        return features @ (self.model.gamma**2 * F.normalize(prototypes, dim=1)).T
+        with stage("embedder"):
+            prototypes = self.model.embedder(self.descriptors if descriptors is None else descriptors)
+        with stage("logits"):
+            if self.model.kind == "dot":
+                return dot_logits(features, prototypes)
+            return features @ (self.model.gamma**2 * F.normalize(prototypes, dim=1)).T
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        value = F.cross_entropy(logits, labels)
-        if self.entropy_weight:
-            value = value + self.entropy_weight * entropy_regularizer(logits)
-        return value
+        with stage("logits"):
+            value = F.cross_entropy(logits, labels)
+            if self.entropy_weight:
+                value = value + self.entropy_weight * entropy_regularizer(logits)
+            return value
 
 
 class Augmentation:

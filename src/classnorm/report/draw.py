@@ -36,6 +36,12 @@ _MODELS = {
     "Multi-task": "0.15",
     "Replay": _SKY,
     "LwF": _RED,
+    "gather": _ORANGE,
+    "embedder": _SKY,
+    "logits": _GREEN,
+    "backward": _BLUE,
+    "optimizer": _PINK,
+    "other": "0.6",
 }
 _DASHES: dict[str, Any] = {
     "": "-",
@@ -57,14 +63,14 @@ def draw(plot: Plot, styles: Mapping[str, Style] = {}) -> Figure:
     """The figure of a plot; lines of models in `styles` have that style."""
     if plot.kind == "heatmap":
         return _heatmap(plot)
-    labels = {series.label for series in plot.series} if plot.kind == "lines" else {""}
+    labels = {series.label for series in plot.series} if plot.kind in ("lines", "bars") else {""}
     figure = new_figure(3.0, len(labels) + len(plot.lines_at))
     axes = figure.subplots()
     axes.set(xscale="log" if plot.log_x else "linear", yscale="log" if plot.log_y else "linear")
     if plot.kind == "lines":
         _lines(axes, plot, styles)
     else:
-        {"boxes": _boxes, "histogram": _histogram, "points": _points}[plot.kind](axes, plot)
+        {"boxes": _boxes, "histogram": _histogram, "points": _points, "bars": _bars}[plot.kind](axes, plot)
     handles: list[Any] = list(axes.get_legend_handles_labels()[0])
     for label, height in plot.lines_at.items():
         handles.append(axes.axhline(height, color="0.4", linewidth=0.9, linestyle=(0, (2, 2)), label=label, zorder=1))
@@ -155,6 +161,17 @@ def _points(axes: Axes, plot: Plot) -> None:
         leader = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5} if y - height > _LINE / 2 else None
         place: dict[str, Any] = {"xytext": (beside - x, height - y), "textcoords": "offset points", "va": "center"}
         axes.annotate(series.label, (series.x[0], series.y[0]), fontsize=7, arrowprops=leader, **place)
+
+
+def _bars(axes: Axes, plot: Plot) -> None:
+    """Stacked in the order of the series."""
+    tops = np.zeros(len(plot.ticks))
+    for series in plot.series:
+        color = _MODELS.get(series.model, _BLUE)
+        axes.bar(series.x, series.y, 0.8, tops, color=color, edgecolor="white", linewidth=0.5, label=series.label)
+        tops += series.y
+    if plot.series:
+        axes.set_xticks(plot.series[0].x, plot.ticks, fontsize=7)
 
 
 def _histogram(axes: Axes, plot: Plot) -> None:

@@ -59,7 +59,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Series:
-    """A line, a box, a histogram, a point or a row of a heat map."""
+    """A line, a box, a histogram, a point, a row of a heat map or one colour of stacked bars."""
 
     label: str
     model: str
@@ -75,7 +75,7 @@ class Series:
 @dataclass(frozen=True)
 class Plot:
     name: str
-    kind: Literal["lines", "boxes", "histogram", "points", "heatmap"]
+    kind: Literal["lines", "boxes", "histogram", "points", "heatmap", "bars"]
     title: str
     x_label: str
     y_label: str
@@ -86,6 +86,8 @@ class Plot:
     """Horizontal lines: label → height."""
     limits: list[float] | None = None
     """Range of the y axis or, for a heat map, of the colours (0 to 100 by default)."""
+    ticks: list[str] = field(default_factory=list)
+    """Labels of the bars."""
 
 
 @dataclass(frozen=True)

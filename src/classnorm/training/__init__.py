@@ -6,6 +6,7 @@ from classnorm.training.epochs import EpochLosses, History, run_epochs
 from classnorm.training.loop import Batches, gradient_step, train
 from classnorm.training.schedule import Schedule, TrainingConfig, learning_rate, make_optimizer
 from classnorm.training.seeding import seeded
+from classnorm.training.stages import Stage, stage, stage_seconds
 
 __all__ = [
     "Batches",
@@ -14,6 +15,7 @@ __all__ = [
     "FitContext",
     "History",
     "Schedule",
+    "Stage",
     "TrainingConfig",
     "gradient_step",
     "learning_rate",
@@ -21,5 +23,7 @@ __all__ = [
     "pick_device",
     "run_epochs",
     "seeded",
+    "stage",
+    "stage_seconds",
     "train",
 ]

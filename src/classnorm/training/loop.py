@@ -14,6 +14,7 @@ from classnorm.training.context import FitContext
 from classnorm.training.epochs import EpochLosses, History, run_epochs
 from classnorm.training.schedule import TrainingConfig, learning_rate, make_optimizer
 from classnorm.training.seeding import seeded
+from classnorm.training.stages import stage
 
 __all__ = ["Batches", "gradient_step", "train"]
 
@@ -90,8 +91,10 @@ def train(
                 group["lr"] = learning_rate(config, first + i, total_steps)
             if on_step:
                 on_step(first + i)
-            rows = next(batch_rows)
-            value = loss(features.index_select(0, rows), labels.index_select(0, rows))
+            with stage("gather"):
+                rows = next(batch_rows)
+                batch = features.index_select(0, rows), labels.index_select(0, rows)
+            value = loss(*batch)
             gradient_step(optimizer, value, parameters, config.grad_clip)
             losses[i] = value.detach()
         return EpochLosses(losses, learning_rate(config, first, total_steps))
@@ -110,13 +113,15 @@ def gradient_step(
     before_clipping: Callable[[], None] | None = None,
 ) -> None:
     """One optimizer step on `loss`; `grad_clip` limits the gradient norm over `parameters`, 0 does not clip."""
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
+    with stage("backward"):
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
     if before_clipping:
         before_clipping()
-    if grad_clip:
-        nn.utils.clip_grad_norm_(parameters, grad_clip)
-    optimizer.step()
+    with stage("optimizer"):
+        if grad_clip:
+            nn.utils.clip_grad_norm_(parameters, grad_clip)
+        optimizer.step()
 
 
 def _groups(parameters: list[nn.Parameter], no_decay: Collection[nn.Parameter]) -> list[dict[str, Any]]:
