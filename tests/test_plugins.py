@@ -26,7 +26,7 @@ def test_a_file_that_fails_is_named_in_one_line(tmp_path, text, message):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"nothing\.py: cannot be read"):
+    with pytest.raises(ConfigError, match=r"nothing\.py: no such file"):
         load_plugin(tmp_path / "nothing.py")
 
 

@@ -21,7 +21,7 @@ __all__ = [
     "unknown_name",
 ]
 
-_SHOWN = 12  # known names listed in a message
+_SHOWN = 24  # known names listed in a message
 
 
 class ClassNormError(Exception):
@@ -52,14 +52,14 @@ class OutputError(ClassNormError):
     """A result that cannot be written."""
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
-    """Return the error for an unknown name, with the closest known name as a suggestion.
+def unknown_name(kind: str, name: str, known: Iterable[str], note: str = "") -> ConfigError:
+    """Return the error for an unknown name, with the closest known name as a suggestion, and a note at the end.
 
     >>> print(unknown_name("recipe", "refrence", ["paper", "reference"]))
     unknown recipe 'refrence'; did you mean 'reference'? Known: paper, reference
     """
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]!r}? " if near else ". "
     some = ", ".join(known[:_SHOWN]) + (f", … ({len(known)} in all)" if len(known) > _SHOWN else "")
-    return ConfigError(f"unknown {kind} {name!r}{hint}Known: {some}")
+    return ConfigError(f"unknown {kind} {name!r}{hint}Known: {some}{note and f'; {note}'}")

@@ -39,8 +39,10 @@ def load_plugin(path: Path) -> None:
     """Run a Python file that adds objects to the registries."""
     try:
         source = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"plug-in {path}: no such file; give a Python file") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"plug-in {path}: cannot be read ({error}); give a Python file") from error
+        raise ConfigError(f"plug-in {path}: not a readable text file; give a Python file") from error
     _run(f"classnorm_plugin_{path.stem}", source, str(path))
 
 

@@ -66,7 +66,7 @@ def test_images_and_descriptions_become_a_model_a_report_and_a_next_step(
     unseen = {name for name, seen in zip(data.class_names, data.seen, strict=True) if not seen}
     assert {"Blue square", "Yellow circle"} < unseen and len(unseen) == 4
     assert (len(data.split.train), len(data.split.test_seen), len(data.split.test_unseen)) == (64, 16, 20)
-    assert "AUSUC" in outcome.out and "Classes it never saw" in (out / "report" / "index.html").read_text()
+    assert "AUSUC" in outcome.out and "Unseen classes" in (out / "report" / "index.html").read_text()
     with np.load(out / "seed-0" / "examples.npz") as examples:
         assert examples["image"].shape == (2, 96, 96, 3)  # of each held-out class one
     step = f"classnorm predict {out / 'seed-0'} {shapes} --top 3"

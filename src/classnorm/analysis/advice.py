@@ -24,7 +24,7 @@ def variance_advice(dataset: ZeroShotDataset, seeds: int = 3) -> tuple[list[str]
     gamma = float(reference(dataset).gamma)
     lines = []
     for name, variance in variances.items():
-        model = f"The MLP {name}, as training starts it:"
+        model = f"The MLP {name}, at the start of training:"
         if variance <= 0:
             lines.append(f"{model} all classes have the same logits; it cannot learn.")
             continue
@@ -70,7 +70,7 @@ def attribute_advice(statistics: AttributeStatistics) -> list[str]:
         normal = f"Attributes look normal (rejected for {percent:.0f} % of {n}); standardizing them is safe, too."
     correlation, chance = float(statistics.correlation.mean()), statistics.chance_correlation
     independent = (
-        f"They are not independent: mean absolute correlation {correlation:.2f}, {chance:.2f} would be chance."
+        f"They are not independent: mean absolute correlation {correlation:.2f}, {chance:.2f} is expected by chance."
         if correlation > 1.2 * chance
         else f"They are nearly independent: mean absolute correlation {correlation:.2f}, {chance:.2f} is chance."
     )

@@ -60,7 +60,7 @@ class Continual(SettingsCommand):
     select_grid: GridName = "default"
     """Settings to choose from: learning rates over four orders of magnitude and penalties, or the grid of the paper."""
     calibrate: Flag = False
-    """Also choose a bias of the seen scores, as strategy analytic always does."""
+    """Also choose a bias of the seen scores, as the strategy analytic always does with validation tasks."""
     strategy: str = "sequential"
     training: RunOptions
     engine: Engine

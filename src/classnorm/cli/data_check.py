@@ -137,12 +137,12 @@ def _duplicates(inspection: Inspection) -> Facts:
         near += f": {facts.exact} exact, {facts.other_label} of another class, {facts.in_test_unseen} of unseen classes"
     elif facts.closest is not None:
         near += f", closest {facts.closest:.2g}"
-    files = "not known" if leaks.files_in_both is None else str(leaks.files_in_both)
+    files = "unknown" if leaks.files_in_both is None else str(leaks.files_in_both)
     shown = [
-        ("test rows like a training row", near),
+        ("test rows nearly equal to a training row", near),
         *((f"  test row {pair.row}", _pair_text(pair)) for pair in facts.first),
         ("repeated training rows", str(facts.train_repeats)),
-        ("equal ones of different classes", str(facts.contradictions)),
+        ("identical rows with different labels", str(facts.contradictions)),
         *((f"  row {pair.row}", _pair_text(pair)) for pair in facts.first_contradictions),
         ("image files in train and test", files),
     ]

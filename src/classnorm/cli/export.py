@@ -70,5 +70,5 @@ class Export(Command):
             return
         graphs = ("features → scores", "descriptors → prototypes")
         for file, graph in zip(files, graphs, strict=False):
-            print(f"wrote {file} ({graph}, {file.stat().st_size / 1e6:.1f} MB)")
+            print(f"wrote {file} ({graph}, {file.stat().st_size / 1e3:,.0f} KB)")
         print(_HINT.format(file=self.file, width=scorer.d_z), end="")

@@ -227,4 +227,4 @@ def _metavar(hint: Any) -> Any:
     if typing.get_origin(hint) in (typing.Union, UnionType):
         kinds = [_metavar(kind) for kind in typing.get_args(hint) if kind is not type(None)]
         return "|".join(kind.strip("{}") for kind in kinds if kind)
-    return {bool: "[{True,False}]", int: "INT", float: "FLOAT", str: "STR"}.get(hint)
+    return {bool: "[True|False]", int: "INT", float: "FLOAT", str: "STR"}.get(hint)

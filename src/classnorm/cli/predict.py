@@ -57,7 +57,7 @@ class Predict(Command):
     size: Annotated[int | None, optional("PX")] = None
     """Side of the encoder's input in pixels, for --encoder."""
     weights: Annotated[Path | None, optional("FILE")] = None
-    """Weights of the encoder, if the model was trained with other than the default ones."""
+    """Weights of the encoder, if the model was not trained with the default weights."""
     device: DeviceOption = "auto"
     output: OutputOptions
 
@@ -69,7 +69,8 @@ class Predict(Command):
         if self.descriptors is not None:
             known = len(scorer.class_names)
             scorer = scorer.add_classes(read_descriptors(self.descriptors), str(self.descriptors))
-            notice(f"{len(scorer.class_names) - known} new classes from {self.descriptors}", quiet=self.output.quiet)
+            new = len(scorer.class_names) - known
+            notice(f"{new} new class{'es' * (new != 1)} from {self.descriptors}", quiet=self.output.quiet)
         if self.only:
             scorer = scorer.only(self.only)
         images = list_images(self.features)

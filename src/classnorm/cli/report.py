@@ -38,7 +38,7 @@ class Report(Command):
     """Run folders of train and continual, output folders of reproduce and analyze, or folders that contain these."""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("report")
     """Folder for the page, the tables and the plots."""
-    title: str = "Zero-shot results"
+    title: str = "Results"
     """Title of the page."""
     against: Annotated[str | None, optional("MODEL")] = None
     """Baseline of the comparisons: a model's name or part of it, or a run folder (default: the best H)."""

@@ -11,6 +11,7 @@ from typing import Annotated
 import tyro
 
 from classnorm.cli.console import notice, print_json, print_table, progress_display
+from classnorm.cli.flags import as_flags
 from classnorm.cli.options import Command, Flag, OutputOptions, check_positive, optional
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.experiments.engine import Engine
@@ -146,5 +147,5 @@ def _print(artifact: Artifact) -> None:
     if artifact.verdicts:
         print_table(rich_table(verdict_table(artifact.verdicts)))
     for note in artifact.notes:
-        print(f"- {note}")
+        print(f"- {as_flags(note)}")
     print()

@@ -57,7 +57,7 @@ METHODS.update({name: replace(method, name=name) for name, method in METHODS.ite
 def method_named(name: str) -> Method:
     """The registered method with this name."""
     if name not in METHODS:
-        raise unknown_name("method", name, METHODS)
+        raise unknown_name("method", name, METHODS, "a plug-in's method needs `plugin`")
     method = METHODS[name]
     return method if method.name == name else replace(method, name=name)
 

@@ -164,9 +164,9 @@ def _confusions(group: Group) -> str:
     for c in worst_classes(group.classes):
         confusions = ", ".join(f"{name} {share:.0f}\N{NO-BREAK SPACE}%" for name, share in c.taken_for)
         rows.append([c.name, "seen" if c.seen else "unseen", str(c.rows), f"{c.accuracy:.0f}", confusions])
-    table = Table.of("", ["class", "", "rows", "right, %", "taken for"], rows)
+    table = Table.of("", ["class", "", "rows", "correct, %", "predicted instead"], rows)
     return (
-        f"<h3>What the worst classes are taken for</h3><p>The {len(rows)} classes with the lowest accuracy under "
+        f"<h3>Most confused classes</h3><p>The {len(rows)} classes with the lowest accuracy under "
         f"{html.escape(group.label)}, and the most frequent wrong predictions of their test rows, over all seeds.</p>"
         + html_table(table, kind="words")
     )
@@ -188,7 +188,7 @@ def _gallery(group: Group) -> str:
             f'<br><span class="{"right" if right else "wrong"}">{verdict}</span></figcaption></figure>'
         )
     return (
-        "<h3>Classes it never saw</h3><p>Test images of unseen classes. Below each: the true class and ✓, or ✗ and the "
+        "<h3>Unseen classes</h3><p>Test images of unseen classes. Below each: the true class and ✓, or ✗ and the "
         f"wrong prediction of {html.escape(group.label)} (seed {group.results[0].document['seed']}); all classes "
         "compete.</p>"
         f'<div class="gallery">{"".join(cards)}</div>'

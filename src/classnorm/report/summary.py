@@ -41,7 +41,10 @@ STREAM_SCORES = {
     "mH": ("mH", "harmonic mean of the two after each task, mean over all tasks but the last"),
     "mAUC": ("mAUC", "area under the seen–unseen curve after each task, mean over all tasks but the last"),
     "mJA": ("mJA", "accuracy on all classes, mean over all tasks"),
-    "forgetting": ("forgetting", "drop in the accuracy on a task from its best, a fraction; lower is better"),
+    "forgetting": (
+        "forgetting",
+        "drop in the accuracy on a task since its best, a fraction; negative if it still rises",
+    ),
 }
 """The same for streams."""
 
