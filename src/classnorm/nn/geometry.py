@@ -60,6 +60,12 @@ class FeatureMoments:
         rest = sums.sum(dim=0) - len(rows) / 2 * mean
         self.products.add_(upper + upper.triu(1).T).addr_(mean, rest).addr_(rest, mean)
 
+    def add(self, part: FeatureMoments, classes: Tensor) -> None:
+        """Add the moments of other rows, whose classes are `classes` here."""
+        self.counts.index_add_(0, classes, part.counts)
+        self.sums.index_add_(0, classes, part.sums)
+        self.products += part.products
+
     def of_classes(self, classes: Tensor) -> FeatureMoments:
         """The moments of these classes, in this order; the other classes must have no rows."""
         part = FeatureMoments(len(self.products), self.power, 0)
@@ -175,7 +181,7 @@ class FeatureGeometry(nn.Module):
 
 
 def leading(covariance: Tensor, k: int, exactly: bool = False) -> tuple[Tensor, Tensor]:
-    """The k largest eigenvalues [k] and their vectors [d, k].
+    """The k largest eigenvalues [k] and their vectors [d, k]; the matrix is overwritten.
 
     LAPACK's errors are relative to the largest eigenvalue, which in features dwarfs most others. With a as the mean
     eigenvalue, a (C + aI)⁻¹ has the same vectors and eigenvalues a / (λ + a), all between 0 and 1. Hence float32, in half
@@ -185,8 +191,7 @@ def leading(covariance: Tensor, k: int, exactly: bool = False) -> tuple[Tensor, 
         values, vectors = torch.linalg.eigh(covariance)
         return values.flip(0)[:k], vectors.flip(1)[:, :k]
     a = (covariance.trace() / len(covariance)).clamp(min=1e-30)
-    shifted = covariance.clone()
-    shifted.diagonal().add_(a)
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(shifted))
-    values, vectors = torch.linalg.eigh((a * inverse).float())
+    covariance.diagonal().add_(a)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
+    values, vectors = torch.linalg.eigh(inverse.mul_(a).float())
     return a / values[:k].double() - a, vectors[:, :k]

@@ -26,10 +26,11 @@ from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.progress import Announce
 from classnorm.results.numbers import json_numbers
 from classnorm.scoring.scorer import Scorer
-from classnorm.training import FitContext, History, TrainingConfig
+from classnorm.training import FitContext, History, SharedWork, TrainingConfig
 
 __all__ = ["CalibratedFit", "ValidationFit", "fit_calibrated", "validate"]
 
+_SHARING = 3  # validation splits up to which work is shared; each doubles the results to keep
 _KEPT = 1 << 20  # validation scores kept to fit the temperature, one number, for which some of the rows are enough
 
 
@@ -60,6 +61,7 @@ def fit_calibrated(job: FitJob, context: FitContext, announce: Announce = lambda
         # PyTorch imports its compiler with the first optimizer, for a second or two: once a process, part of no fit.
         importlib.import_module("torch._dynamo")
     started = time.perf_counter()
+    context = replace(context, shared=_shared_work(job))
     calibration, temperature, validation = _calibrate(job, context, announce)
     progress = announce("training")
     before = time.perf_counter()
@@ -68,6 +70,17 @@ def fit_calibrated(job: FitJob, context: FitContext, announce: Announce = lambda
     scorer = Scorer.of(job, fitted.model).calibrated(calibration, temperature)
     fit_seconds = time.perf_counter() - started
     return CalibratedFit(scorer, fitted.history, train_seconds, fit_seconds, validation)
+
+
+def _shared_work(job: FitJob) -> SharedWork | None:
+    """Rows that train the same fits are in the same cell: its number has bit s if they train validation split s."""
+    config = job.config
+    if config.calibration not in VALIDATED or config.validation_splits > _SHARING:
+        return None
+    cells = np.zeros(job.dataset.n_rows, dtype=np.int64)
+    for split in range(config.validation_splits):
+        cells[job.validation(split).dataset.split.train] |= 1 << split
+    return SharedWork(cells)
 
 
 def _calibrate(
