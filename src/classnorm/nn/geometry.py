@@ -51,7 +51,7 @@ class FeatureMoments:
         """Add powered rows. Sums and products of their offsets from their mean need only float32."""
         center = rows.mean(dim=0)
         offsets, mean = rows - center, center.double()
-        classes, index, counts = labels.unique(return_inverse=True, return_counts=True)
+        classes, index, counts = torch.unique(labels, return_inverse=True, return_counts=True)
         sums = torch.zeros(len(classes), len(mean)).index_add_(0, index, offsets) + torch.outer(counts, mean)
         self.counts.index_add_(0, classes, counts)
         self.sums.index_add_(0, classes, sums)
@@ -184,8 +184,8 @@ def leading(covariance: Tensor, k: int, exactly: bool = False) -> tuple[Tensor, 
     """The k largest eigenvalues [k] and their vectors [d, k]; the matrix is overwritten.
 
     LAPACK's errors are relative to the largest eigenvalue, which in features dwarfs most others. With a as the mean
-    eigenvalue, a (C + aI)⁻¹ has the same vectors and eigenvalues a / (λ + a), all between 0 and 1. Hence float32, in half
-    the time, tells its vectors apart, unless small eigenvalues matter (`exactly`).
+    eigenvalue, a (C + aI)⁻¹ has the same vectors, and its eigenvalues a / (λ + a) are between 0 and 1. Hence float32,
+    in half the time, tells its vectors apart, unless small eigenvalues matter (`exactly`).
     """
     if exactly or len(covariance) < _LARGE:
         values, vectors = torch.linalg.eigh(covariance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -47,17 +48,19 @@ class GeometryConfig:
         return FeatureGeometry(d_z, self.dimensions, self.power, self.shrinkage, self.whitening, self.within)
 
 
-def row_moments(dataset: ZeroShotDataset, rows: TrainingRows, power: float, shared: SharedWork | None) -> FeatureMoments:
+def row_moments(
+    dataset: ZeroShotDataset, rows: TrainingRows, power: float, shared: SharedWork | None
+) -> FeatureMoments:
     """The moments of the training rows by seen class, the sum of those of their cells if work is shared."""
     total = FeatureMoments(dataset.d_z, power, len(rows.descriptors))
     if shared is None:
         return total.update(rows.features, rows.labels)
-    cells = torch.from_numpy(shared.cells[dataset.split.train])
-    for cell in cells.unique().tolist():
-        inside = (cells == cell).nonzero()[:, 0]
+    cells = shared.cells[dataset.split.train]
+    for cell in np.unique(cells):
+        inside = torch.from_numpy(np.flatnonzero(cells == cell))
         # Fits number the classes differently, but in the same order.
-        classes, labels = rows.labels[inside].unique(return_inverse=True)
-        key = ("moments", power, cell)
+        classes, labels = torch.unique(rows.labels[inside], return_inverse=True)
+        key = ("moments", power, int(cell))
         if key not in shared.results:
             shared.results[key] = FeatureMoments(dataset.d_z, power, len(classes)).update(rows.features[inside], labels)
         total.add(shared.results[key], classes)
