@@ -13,7 +13,6 @@ from typing import Self
 
 import torch
 import torch.nn.functional as F
-from scipy.linalg.blas import ssyrk
 from torch import Tensor, nn
 
 from classnorm.errors import ConfigError
@@ -21,7 +20,8 @@ from classnorm.settings import require
 
 __all__ = ["FeatureGeometry", "FeatureMoments"]
 
-_BLOCK = 4096  # rows added at a time
+_BLOCK = 2048  # rows added at a time, few enough for the processor's cache
+_STRIP = 256  # rows of the matrix of products computed at a time
 _LARGE = 256  # dimensions from which eigenvectors take noticeable time
 _SHRUNK = 0.05  # shrinkage from which the smallest eigenvalues hardly matter
 _TINY = 1e-37  # below any feature of interest, above what float32 rounds to 0
@@ -42,12 +42,15 @@ class FeatureMoments:
     def update(self, features: Tensor, labels: Tensor | None = None) -> Self:
         """Add rows [n, d_z] with labels [n]."""
         labels = torch.zeros(len(features), dtype=torch.int64) if labels is None else labels.cpu()
+        upper = torch.zeros_like(self.products)  # the other triangle has the same products
         for block, index in zip(torch.split(features, _BLOCK), torch.split(labels, _BLOCK), strict=True):
             if len(block):
-                self._add(signed_power(block.cpu().float(), self.power), index)
+                self._add(signed_power(block.cpu().float(), self.power), index, upper)
+        self.products += upper.triu_()
+        self.products += upper.triu_(1).T
         return self
 
-    def _add(self, rows: Tensor, labels: Tensor) -> None:
+    def _add(self, rows: Tensor, labels: Tensor, upper: Tensor) -> None:
         """Add powered rows. Sums and products of their offsets from their mean need only float32."""
         center = rows.mean(dim=0)
         offsets, mean = rows - center, center.double()
@@ -55,10 +58,10 @@ class FeatureMoments:
         sums = torch.zeros(len(classes), len(mean)).index_add_(0, index, offsets) + torch.outer(counts, mean)
         self.counts.index_add_(0, classes, counts)
         self.sums.index_add_(0, classes, sums)
-        # BLAS computes one triangle in half the time of a full product; PyTorch does not expose it.
-        upper = torch.from_numpy(ssyrk(1.0, offsets.numpy().T)).triu()
+        for i in range(0, len(mean), _STRIP):
+            upper[i : i + _STRIP, i:] += offsets[:, i : i + _STRIP].T @ offsets[:, i:]
         rest = sums.sum(dim=0) - len(rows) / 2 * mean
-        self.products.add_(upper + upper.triu(1).T).addr_(mean, rest).addr_(rest, mean)
+        self.products.addr_(mean, rest).addr_(rest, mean)
 
     def add(self, part: FeatureMoments, classes: Tensor) -> None:
         """Add the moments of other rows, whose classes are `classes` here."""
