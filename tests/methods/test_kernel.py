@@ -5,13 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ConfigError
 from classnorm.methods import METHODS, TrainingRows
-from classnorm.methods.kernel import DescriptorKernel, KernelConfig
+from classnorm.methods.kernel import DescriptorKernel, KernelConfig, KernelModel, refinement_loss, ridge
 from classnorm.metrics import gzsl_scores
 from classnorm.scoring import Scorer, fit
+from classnorm.training import learning_rate, seeded
 
 
 def scores(scorer, dataset):
@@ -62,6 +64,73 @@ def test_refinement_improves_the_fit_to_the_seen_classes_and_keeps_the_unseen(sm
     refined = scores(fit(small_dataset, method="kernel"), small_dataset)
     assert closed.zsl > 40 and refined.zsl > 40  # chance is 10 %
     assert refined.seen > closed.seen - 3
+
+
+def textbook_loss(model, features, batch, labels):
+    mapped = F.normalize(batch + model.map_rate * batch @ model.map, dim=1)
+    prototypes = F.normalize(features @ model.coefficients, dim=1)
+    return F.cross_entropy(model.scale * mapped @ prototypes.T, labels)
+
+
+def textbook_fit(dataset, config):
+    """The method step by step, with moments in float64 and gradients by autograd."""
+    rows = TrainingRows.of(dataset, torch.device("cpu"))
+    n = len(rows.descriptors)
+    model = KernelModel(config, dataset.d_z, DescriptorKernel.fit(rows.descriptors, config, 0), n)
+    powered = rows.features.double().sign() * rows.features.double().abs().sqrt()
+    means = torch.stack([powered[rows.labels == c].mean(dim=0) for c in range(n)])
+    total, own = powered - powered.mean(dim=0), powered - means[rows.labels]
+    covariance = ((1 - config.within) * total.T @ total + config.within * own.T @ own) / len(powered)
+    values, vectors = torch.linalg.eigh(covariance)
+    shrunk = (1 - config.shrinkage) * values + config.shrinkage * values.mean()
+    model.geometry.mean.copy_(powered.mean(dim=0))
+    model.geometry.projection.copy_((vectors * shrunk**-config.whitening).flip(1)[:, : config.dimensions])
+    features = model.kernel(rows.descriptors)
+    placed = model.geometry(rows.features)
+    model.means.copy_(model.geometry.place(means.float()))
+    model.coefficients.data.copy_(ridge(features, model.means, config.ridge))
+    steps = -(-len(placed) // config.batch_size)
+    optimizer = torch.optim.Adam(model.parameters())
+    for epoch in range(config.epochs):
+        order = torch.randperm(len(placed), generator=seeded(0, epoch))
+        for step, batch in enumerate(order.split(config.batch_size)):
+            optimizer.param_groups[0]["lr"] = learning_rate(config, epoch * steps + step, config.epochs * steps)
+            optimizer.zero_grad()
+            textbook_loss(model, features, placed[batch], rows.labels[batch]).backward()
+            optimizer.step()
+    return model
+
+
+def test_a_fit_equals_the_textbook_one(small_dataset):
+    config = KernelConfig(calibration="none", batch_size=100, dimensions=small_dataset.d_z)
+    expected = textbook_fit(small_dataset, config)
+    scorer = fit(small_dataset, method="kernel", calibration="none", batch_size=100)
+    with torch.no_grad():
+        prototypes = expected.prototypes(torch.from_numpy(small_dataset.descriptors))
+        logits = expected.logits(torch.from_numpy(small_dataset.features), prototypes).numpy()
+    # Of scores up to 20; Adam amplifies rounding where a gradient is close to 0.
+    np.testing.assert_allclose(scorer.logits(small_dataset.features), logits, atol=2e-2)
+    assert abs(scorer.logits(small_dataset.features) - logits).mean() < 1e-3
+
+
+@pytest.mark.parametrize(("b", "rate"), [(40, 0.1), (1, 1.0)])
+def test_the_gradient_of_the_refinement_is_that_of_autograd(b, rate):
+    generator = torch.Generator().manual_seed(0)
+    kernel = DescriptorKernel([30], 7, 9)
+    model = KernelModel(KernelConfig(dimensions=16, map_rate=rate), 24, kernel, 12)
+    with torch.no_grad():
+        for parameter in (model.coefficients, model.map):
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    batch = F.normalize(torch.randn(b, 16, generator=generator), dim=1)
+    features, labels = torch.randn(12, 9, generator=generator), torch.randint(12, (b,), generator=generator)
+    expected = textbook_loss(model, features, batch, labels)
+    loss = refinement_loss(batch, labels, features, model.coefficients, model.map, rate, model.scale)
+    assert torch.allclose(loss, expected, atol=1e-5)
+    parameters = [model.coefficients, model.map]
+    for own, auto in zip(
+        torch.autograd.grad(3 * loss, parameters), torch.autograd.grad(3 * expected, parameters), strict=True
+    ):
+        assert torch.allclose(own, auto, atol=1e-5 * float(auto.abs().max()))
 
 
 def test_landmarks_approximate_the_kernel(small_dataset):

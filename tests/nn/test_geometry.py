@@ -6,6 +6,7 @@ import torch
 
 from classnorm.errors import ConfigError
 from classnorm.nn import FeatureGeometry, FeatureMoments
+from classnorm.nn.geometry import signed_power
 
 
 def rows(n=300, d=24, seed=0, signed=False):
@@ -68,6 +69,54 @@ def test_batches_add_up_to_the_same_geometry():
     whole = FeatureGeometry(24, 12, within=0.5).fit(train, labels)
     new = rows(30, seed=2)
     assert torch.allclose(streamed(new) @ streamed(new).T, whole(new) @ whole(new).T, atol=1e-5)
+
+
+def test_many_dimensions_take_another_path_to_the_same_geometry():
+    """Where eigenvectors come from the inverse: one direction dwarfs the others, and some features are far from 0."""
+    generator = torch.Generator().manual_seed(0)
+    train, new = (
+        torch.rand(n, 300, generator=generator) + 40 * torch.rand(n, 1, generator=generator) for n in (900, 30)
+    )
+    train[:, :20], new[:, :20] = train[:, :20] + 100, new[:, :20] + 100
+    labels = torch.arange(900) % 9
+    # With all directions kept, no choice between nearly equal ones is left to rounding.
+    geometry = FeatureGeometry(300, 300, within=0.5).fit(train, labels)
+    expected = direct(train, new, 300, 0.5, 0.3, 0.35, labels.numpy(), 0.5)
+    placed = geometry(new).numpy()
+    assert np.allclose(placed @ placed.T, expected @ expected.T, atol=1e-4)
+
+
+@pytest.mark.parametrize("d", [12, 300])
+def test_only_the_leading_directions_are_kept(d):
+    scale = torch.cat([torch.linspace(3, 2, 6), torch.full((d - 6,), 0.5)])  # a clear gap
+    train = torch.randn(2000, d, generator=torch.Generator().manual_seed(0)) * scale
+    projection = FeatureGeometry(d, 6, power=1.0).fit(train).projection
+    basis, _ = torch.linalg.qr(projection)
+    assert torch.allclose(basis @ basis.T, torch.diag((scale > 1).float()), atol=0.1)
+
+
+def test_features_that_do_not_vary_are_placed_at_0():
+    assert not FeatureGeometry(300, 4).fit(torch.ones(5, 300))(torch.ones(2, 300)).any()
+
+
+def test_moments_are_sums_of_powered_features_and_leave_them_alone():
+    train, labels = rows(10_000, 5, signed=True) + 7, torch.arange(10_000) % 3
+    before = train.clone()
+    moments = FeatureMoments(5, power=1.0, n_classes=4).update(train, labels).update(train[:0], labels[:0])
+    assert torch.equal(train, before)
+    exact = train.double()
+    assert torch.allclose(moments.products, exact.T @ exact, rtol=1e-6)
+    sums = torch.stack([exact[labels == c].sum(dim=0) for c in range(4)])
+    assert torch.allclose(moments.sums, sums, rtol=1e-6) and moments.counts.tolist() == [3334, 3333, 3333, 0]
+    centred = exact - exact.mean(dim=0)
+    assert torch.allclose(moments.covariance(), centred.T @ centred / 10_000, atol=1e-5)
+
+
+def test_square_roots_keep_the_sign_and_zero():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1000, generator=generator) * 10 ** torch.empty(1000).uniform_(-12, 12, generator=generator)
+    x[:3] = torch.tensor([0.0, -0.0, 1e-30])
+    assert torch.allclose(signed_power(x, 0.5).double(), x.double().sign() * x.double().abs().sqrt(), rtol=1e-6, atol=0)
 
 
 def test_the_mean_of_a_class_can_be_placed_from_sums():

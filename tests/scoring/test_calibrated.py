@@ -120,3 +120,20 @@ def test_classes_of_one_row_each_leave_nothing_to_calibrate_on_and_a_record_that
     json.dumps(fitted.validation, allow_nan=False)
     assert fitted.validation["harmonic"] is None
     assert fitted.scorer.temperature == 1.0
+
+
+@pytest.mark.parametrize("splits", [2, 4])  # four are too many to share work
+def test_fits_that_share_work_choose_as_separate_ones_do(small_dataset, splits):
+    method, config = resolve(small_dataset, "kernel", validation_splits=splits)
+    together = fit_calibrated(FitJob(small_dataset, method, config), CPU)
+    sides = []
+    for number in range(splits):
+        part = validation_dataset(small_dataset, "matched", seed=number)
+        logits = fit(part, method="kernel", calibration="none").logits(part.features[part.test_rows])
+        sides.append(side_scores(logits, part.labels[part.test_rows], part.seen))
+    calibration, harmonic = choose_calibration(sides, "bias")
+    assert together.validation["harmonic"] == pytest.approx(harmonic, abs=0.5)
+    assert together.scorer.calibration.value == pytest.approx(calibration.value, abs=0.05)
+    alone = fit(small_dataset, method="kernel", calibration="none")
+    rows = small_dataset.features[:100]
+    np.testing.assert_allclose(together.scorer.logits(rows), alone.logits(rows), atol=2e-2)  # of scores up to 20

@@ -31,8 +31,10 @@ class FeatureInputs:
 
     @classmethod
     def of(cls, dataset: ZeroShotDataset, device: torch.device) -> Self:
-        features = torch.from_numpy(np.array(dataset.features, dtype=np.float32))  # a copy: it may be mapped read-only
-        return cls(features.to(device))
+        features = np.asarray(dataset.features, dtype=np.float32)
+        if not features.flags.writeable:  # like a mapped file, which PyTorch warns about
+            features = features.copy()
+        return cls(torch.from_numpy(features).to(device))
 
     def __len__(self) -> int:
         return len(self.features)

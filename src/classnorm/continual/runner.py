@@ -27,6 +27,7 @@ from classnorm.progress import OnProgress, Progress
 __all__ = ["StreamResult", "configure", "run_stream"]
 
 _BATCH = 128  # rows scored at once, which bounds the memory that an encoder of images needs
+_FEATURE_BATCH = 1024  # the same where the inputs are features
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +154,8 @@ class _Run:
         problem = self.strategy.problem
         learner, device = problem.learner.eval(), problem.descriptors.device
         prototypes = learner.prototypes(torch.from_numpy(self.stream.descriptors).to(device))
-        batches = torch.split(torch.from_numpy(self.stream.test_rows).to(device), _BATCH)
+        size = _FEATURE_BATCH if isinstance(learner.encoder, nn.Identity) else _BATCH
+        batches = torch.split(torch.from_numpy(self.stream.test_rows).to(device), size)
         scores = [learner.logits(problem.inputs.batch(rows), prototypes).float().cpu() for rows in batches]
         logits: npt.NDArray[np.float32] = torch.cat(scores).numpy()
         if not np.isfinite(logits).all():

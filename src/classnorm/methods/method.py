@@ -192,7 +192,8 @@ class FitJob:
         return digest([self.dataset.checksum, self.method.name, settings, self.seed])
 
     def fit(self, context: FitContext) -> Fitted:
-        return self.method.fit(self.dataset, self.config, self.seed, replace(context, key=self.key))
+        key = self.key if context.checkpoint else ""  # it reads all features
+        return self.method.fit(self.dataset, self.config, self.seed, replace(context, key=key))
 
     def validation(self, split: int) -> FitJob:
         """The same job on a validation split of the training rows."""

@@ -25,10 +25,11 @@ from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.progress import Announce
 from classnorm.results.numbers import json_numbers
 from classnorm.scoring.scorer import Scorer
-from classnorm.training import FitContext, History, TrainingConfig
+from classnorm.training import FitContext, History, SharedWork, TrainingConfig
 
 __all__ = ["CalibratedFit", "ValidationFit", "fit_calibrated", "validate"]
 
+_SHARING = 3  # validation splits up to which work is shared; each doubles the results to keep
 _KINDS: tuple[Literal["scale", "bias"], ...] = ("scale", "bias")
 _MAX_LOGITS = 1 << 20  # validation logits kept to fit the temperature: some of the rows are enough for one number
 
@@ -60,6 +61,7 @@ def fit_calibrated(job: FitJob, context: FitContext, announce: Announce = lambda
         # The first optimizer of a process makes PyTorch import its compiler: keep that second or two out of the timing.
         importlib.import_module("torch._dynamo")
     started = time.perf_counter()
+    context = replace(context, shared=_shared_work(job))
     calibration, temperature, validation = _calibrate(job, context, announce)
     progress = announce("training")
     before = time.perf_counter()
@@ -67,6 +69,17 @@ def fit_calibrated(job: FitJob, context: FitContext, announce: Announce = lambda
     now = time.perf_counter()
     scorer = Scorer.of(job, fitted.model).calibrated(calibration, temperature)
     return CalibratedFit(scorer, fitted.history, now - before, now - started, validation)
+
+
+def _shared_work(job: FitJob) -> SharedWork | None:
+    """Rows that train the same fits are in the same cell: its number has bit s if they train validation split s."""
+    config = job.config
+    if config.calibration not in VALIDATED or config.validation_splits > _SHARING:
+        return None
+    cells = np.zeros(job.dataset.n_rows, dtype=np.int64)
+    for split in range(config.validation_splits):
+        cells[job.validation(split).dataset.split.train] |= 1 << split
+    return SharedWork(cells)
 
 
 def _calibrate(

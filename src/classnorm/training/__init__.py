@@ -1,6 +1,6 @@
 """Training: the epoch driver, the batch loop, optimizers, schedules and checkpoints."""
 
-from classnorm.training.context import FitContext
+from classnorm.training.context import FitContext, SharedWork
 from classnorm.training.device import Device, pick_device
 from classnorm.training.epochs import EpochLosses, History, run_epochs
 from classnorm.training.loop import Batches, gradient_step, train
@@ -15,6 +15,7 @@ __all__ = [
     "FitContext",
     "History",
     "Schedule",
+    "SharedWork",
     "Stage",
     "TrainingConfig",
     "gradient_step",

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from classnorm.progress import OnProgress
 
-__all__ = ["FitContext"]
+__all__ = ["FitContext", "SharedWork"]
+
+
+@dataclass(frozen=True, eq=False)
+class SharedWork:
+    """Sums over rows that the fits of one job, on validation splits and on all training rows, compute only once."""
+
+    cells: npt.NDArray[np.int64]
+    """[n_rows of the dataset]; of the rows with the same number, a fit has all in training or none."""
+    results: dict[Hashable, Any] = field(default_factory=dict)
+    """By the cell and whatever else they depend on."""
 
 
 @dataclass(frozen=True)
@@ -26,3 +40,5 @@ class FitContext:
     """Continue from the checkpoint if it exists."""
     key: str = ""
     """Identifies everything that determines the result; a checkpoint with another key is refused."""
+    shared: SharedWork | None = None
+    """Work shared with other fits of the job."""

@@ -74,6 +74,8 @@ class KernelLearner(Learner):
         return prototypes if classes is None else prototypes[classes]
 
     def logits(self, inputs: Tensor, prototypes: Tensor) -> Tensor:
+        if not prototypes.any():  # before the first task
+            return inputs.new_zeros(len(inputs), len(prototypes))
         return self.model.logits(inputs, prototypes)
 
     def restore(self, weights: Mapping[str, Tensor]) -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from classnorm.nn import FeatureGeometry
+from classnorm.data import ZeroShotDataset
+from classnorm.methods.method import TrainingRows
+from classnorm.nn import FeatureGeometry, FeatureMoments
 from classnorm.settings import require
+from classnorm.training import SharedWork
 
-__all__ = ["GeometryConfig", "placed_rows", "with_hubness"]
+__all__ = ["GeometryConfig", "placed_rows", "row_moments", "with_hubness"]
 
-_BLOCK = 8192  # rows mapped at a time, to keep temporaries small
+_BLOCK = 1024  # rows mapped at a time, to keep temporaries in the cache
 _NEAREST = 3  # class means that determine the hubness of a class
 
 
@@ -43,10 +47,33 @@ class GeometryConfig:
         return FeatureGeometry(d_z, self.dimensions, self.power, self.shrinkage, self.whitening, self.within)
 
 
+def row_moments(
+    dataset: ZeroShotDataset, rows: TrainingRows, power: float, shared: SharedWork | None
+) -> FeatureMoments:
+    """The moments of the training rows by seen class, the sum of those of their cells if work is shared."""
+    total = FeatureMoments(dataset.d_z, power, len(rows.descriptors))
+    if shared is None:
+        return total.update(rows.features, rows.labels)
+    cells = shared.cells[dataset.split.train]
+    for cell in np.unique(cells):
+        inside = torch.from_numpy(np.flatnonzero(cells == cell))
+        # Fits number the classes differently, but in the same order.
+        classes, labels = torch.unique(rows.labels[inside], return_inverse=True)
+        key = ("moments", power, int(cell))
+        if key not in shared.results:
+            shared.results[key] = FeatureMoments(dataset.d_z, power, len(classes)).update(rows.features[inside], labels)
+        total.add(shared.results[key], classes)
+    return total
+
+
 @torch.no_grad()
 def placed_rows(geometry: FeatureGeometry, features: Tensor) -> Tensor:
     """The training rows mapped by the geometry, on its device."""
-    return torch.cat([geometry(block.to(geometry.mean.device)) for block in torch.split(features, _BLOCK)])
+    projection = geometry.projection
+    placed = projection.new_empty(len(features), projection.shape[1])
+    for block, place in zip(torch.split(features, _BLOCK), torch.split(placed, _BLOCK), strict=True):
+        place.copy_(geometry(block.to(projection.device)))
+    return placed
 
 
 def with_hubness(prototypes: Tensor, means: Tensor, hubness: float) -> Tensor:
