@@ -184,17 +184,17 @@ class FeatureGeometry(nn.Module):
 
 
 def leading(covariance: Tensor, k: int, exactly: bool = False) -> tuple[Tensor, Tensor]:
-    """The k largest eigenvalues [k] and their vectors [d, k]; the matrix is overwritten.
+    """The k largest eigenvalues [k] and their vectors [d, k].
 
     LAPACK's errors are relative to the largest eigenvalue, which in features dwarfs most others. With a as the mean
-    eigenvalue, a (C + aI)⁻¹ has the same vectors, and its eigenvalues a / (λ + a) are between 0 and 1. Hence float32,
-    in half the time, tells its vectors apart, unless small eigenvalues matter (`exactly`).
+    eigenvalue, (C/a + I)⁻¹ has the same vectors, and its eigenvalues a / (λ + a) are between 0 and 1. Hence float32, in
+    half the time, tells its vectors apart, unless small eigenvalues matter (`exactly`).
     """
     if exactly or len(covariance) < _LARGE:
         values, vectors = torch.linalg.eigh(covariance)
         return values.flip(0)[:k], vectors.flip(1)[:, :k]
     a = (covariance.trace() / len(covariance)).clamp(min=1e-30)
-    covariance.diagonal().add_(a)
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
-    values, vectors = torch.linalg.eigh(inverse.mul_(a).float())
+    relative = (covariance / a).float()
+    relative.diagonal().add_(1.0)
+    values, vectors = torch.linalg.eigh(torch.cholesky_inverse(torch.linalg.cholesky(relative)))
     return a / values[:k].double() - a, vectors[:, :k]
