@@ -21,7 +21,7 @@ from safetensors.torch import save as save_tensors
 from classnorm.data.dataset import FloatArray, check_descriptors, check_features
 from classnorm.errors import ClassNormError, ConfigError, DataError, ModelError, unknown_name
 from classnorm.files import replacing, write_json
-from classnorm.methods import METHODS, FitJob, MethodConfig, ZeroShotModel
+from classnorm.methods import METHODS, FitJob, MethodConfig, ZeroShotModel, method_named
 from classnorm.metrics import Calibration, softmax
 from classnorm.training import Device, pick_device
 
@@ -281,7 +281,7 @@ class Scorer:
                     f"{folder}: trained with the unknown method {document['method']!r}; if it is from a plug-in, load "
                     "that first (`plugin`)"
                 )
-            method = METHODS[document["method"]]
+            method = method_named(document["method"])
             config = method.config(**document["config"])
             tensors = load_tensors(content)
             descriptors = tensors.pop("descriptors").numpy()
