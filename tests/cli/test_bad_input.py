@@ -584,6 +584,7 @@ def run_process(arguments: Arguments, limit: int | None = None) -> subprocess.Co
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["unknown_command", "bundle_below_a_file", "model_with_a_flipped_byte"])
 def test_a_process_ends_in_one_line_without_a_traceback(kit: Kit, name: str) -> None:
     make, message = CASES[name]

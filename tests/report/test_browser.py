@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FLAGS = [
     "--headless",
     "--no-sandbox",

@@ -131,6 +131,7 @@ def test_a_stream_too_short_for_a_score_has_no_curve_of_it(write_stream, tmp_pat
     assert "| – |" in markdown_document(groups, {})
 
 
+@pytest.mark.slow
 def test_runs_and_streams_share_one_page(runs, write_run, tmp_path):
     write_run(tmp_path / "run")
     groups = group_results(find_results([tmp_path / "run", runs]))
@@ -152,6 +153,7 @@ def test_runs_and_streams_share_one_page(runs, write_run, tmp_path):
         assert fact in page
 
 
+@pytest.mark.slow
 def test_strategies_with_other_seeds_are_noted_to_run_on_different_orders(groups, tmp_path):
     write_report(groups, tmp_path, "")
     assert "different orders of the classes" in (tmp_path / "index.html").read_text(encoding="utf-8")
@@ -159,6 +161,7 @@ def test_strategies_with_other_seeds_are_noted_to_run_on_different_orders(groups
     assert "different orders of the classes" not in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_command_gives_streams_as_json_and_csv(runs, tmp_path, capsys):
     main(["report", str(runs), "--out", str(tmp_path), "--json"])
     document = json.loads(capsys.readouterr().out)

@@ -9,6 +9,8 @@ from classnorm.methods import METHODS
 from classnorm.reproduce import leaderboard
 from classnorm.results.run_folder import find_results
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def reproduction(reproduce, tiny, tmp_path):
