@@ -43,7 +43,7 @@ _FORMAT = "classnorm-estimator"
 # epochs are meant for thousands of rows; a few dozen rows need more.
 _PLAIN = {"layers": 1, "lr": 0.03, "schedule": "cosine", "weight_decay": 0.0}
 _MIN_STEPS = 200
-_BLOCK = 256  # rows scored together
+_BLOCK = 240  # rows scored together; a multiple of the tiles of matrix kernels: a remainder would round differently
 
 
 class InputError(ClassNormError, ValueError):
