@@ -66,7 +66,7 @@ def test_scores_of_a_row_do_not_depend_on_the_rows_it_comes_with(data, method):
     X = np.tile(data["test"][0], (4, 1))[:600]
     whole = clf.decision_function(X)
     for rows in (np.arange(1), np.arange(17, 20), np.arange(599, -1, -7), np.arange(100, 500)):
-        # Strict where scikit-learn is, among few rows; a row far from its place may round differently on some processors.
+        # Strict where scikit-learn is, among few rows; in another place a row may round differently on some processors.
         tolerance = 1e-7 if len(rows) < 10 else 1e-5
         np.testing.assert_allclose(clf.decision_function(X[rows]), whole[rows], rtol=tolerance, atol=tolerance)
         np.testing.assert_allclose(
