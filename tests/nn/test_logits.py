@@ -6,11 +6,19 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
 from classnorm.errors import ConfigError
-from classnorm.nn import cosine_logits, dot_logits, entropy_regularizer, gamma_for_variance, logit_variance
+from classnorm.nn import (
+    cosine_cross_entropy,
+    cosine_logits,
+    dot_logits,
+    entropy_regularizer,
+    gamma_for_variance,
+    logit_variance,
+)
 
 GAMMAS = st.floats(0.1, 30.0)
 DIMENSIONS = st.integers(3, 100_000)
@@ -150,3 +158,24 @@ def test_the_entropy_regularizer_pushes_towards_uniform_predictions():
     logits = torch.tensor([[2.0, 0.0, -1.0]], requires_grad=True)
     entropy_regularizer(logits).backward()
     assert logits.grad[0, 0] > 0 > logits.grad[0, 2]
+
+
+@given(n=st.integers(1, 5), n_classes=st.integers(1, 5), gamma=st.floats(0.1, 8.0), seed=st.integers(0, 2**31))
+def test_cosine_cross_entropy_has_the_loss_and_the_gradient_of_cosine_logits(n, n_classes, gamma, seed):
+    features = F.normalize(gaussian(n, 6, seed=seed), dim=1)
+    labels = torch.arange(n) % n_classes
+    plain, fused = (gaussian(n_classes, 6, seed=seed + 1).requires_grad_() for _ in range(2))
+    expected = F.cross_entropy(cosine_logits(features, plain, gamma), labels)
+    loss = cosine_cross_entropy(features, fused, labels, torch.tensor(gamma**2, dtype=torch.float64))
+    (3 * expected).backward()
+    (3 * loss).backward()
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(fused.grad, plain.grad)
+
+
+def test_cosine_cross_entropy_of_a_zero_prototype_is_finite():
+    prototypes = torch.zeros(2, 3).requires_grad_()
+    loss = cosine_cross_entropy(torch.eye(3)[:2], prototypes, torch.tensor([0, 1]), torch.tensor(25.0))
+    loss.backward()
+    assert loss.item() == pytest.approx(math.log(2))
+    assert prototypes.grad.isfinite().all()

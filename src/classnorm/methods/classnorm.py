@@ -24,6 +24,7 @@ from classnorm.nn import (
     FeatureMoments,
     HiddenNormalization,
     Initialization,
+    cosine_cross_entropy,
     cosine_logits,
     dot_logits,
     entropy_regularizer,
@@ -152,10 +153,15 @@ class TrainingProblem:
     descriptors: Tensor
     entropy_weight: float
 
-    def logits(self, features: Tensor, descriptors: Tensor | None = None) -> Tensor:
-        """Training features [b, d] → [b, n_classes] for these descriptors; by default those of the seen classes."""
+    def prototypes(self, descriptors: Tensor | None = None) -> Tensor:
+        """[n_classes, d] for these descriptors; by default those of the seen classes."""
         with stage("embedder"):
-            prototypes = self.model.embedder(self.descriptors if descriptors is None else descriptors)
+            prototypes: Tensor = self.model.embedder(self.descriptors if descriptors is None else descriptors)
+            return prototypes
+
+    def logits(self, features: Tensor, descriptors: Tensor | None = None) -> Tensor:
+        """Training features [b, d] → [b, n_classes]."""
+        prototypes = self.prototypes(descriptors)
         with stage("logits"):
             if self.model.kind == "dot":
                 return dot_logits(features, prototypes)
@@ -167,6 +173,15 @@ class TrainingProblem:
             if self.entropy_weight:
                 value = value + self.entropy_weight * entropy_regularizer(logits)
             return value
+
+    def batch_loss(self, features: Tensor, labels: Tensor, descriptors: Tensor | None = None) -> Tensor:
+        """The loss of a batch, through the closed-form gradient where there is one."""
+        model = self.model
+        if model.kind == "dot" or self.entropy_weight or model.gamma.requires_grad:
+            return self.loss(self.logits(features, descriptors), labels)
+        prototypes = self.prototypes(descriptors)
+        with stage("logits"):
+            return cosine_cross_entropy(features, prototypes, labels, model.gamma**2)
 
 
 class Augmentation:
@@ -226,7 +241,7 @@ def fit(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, context: F
         descriptors = None
         if augment is not None:
             features, labels, descriptors = augment(features, labels)
-        return problem.loss(problem.logits(features, descriptors), labels)
+        return problem.batch_loss(features, labels, descriptors)
 
     model, features, labels = problem.model, problem.features, problem.labels
     on_step, hint = augment.start if augment else None, divergence_hint(config.logits)

@@ -10,6 +10,7 @@ from classnorm.nn.initialization import (
     weight_variance,
 )
 from classnorm.nn.logits import (
+    cosine_cross_entropy,
     cosine_logits,
     dot_logits,
     entropy_regularizer,
@@ -34,6 +35,7 @@ __all__ = [
     "FeatureMoments",
     "HiddenNormalization",
     "Initialization",
+    "cosine_cross_entropy",
     "cosine_logits",
     "dot_logits",
     "entropy_regularizer",

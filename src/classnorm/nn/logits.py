@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from classnorm.errors import ConfigError
 
-__all__ = ["cosine_logits", "dot_logits", "entropy_regularizer", "gamma_for_variance", "logit_variance"]
+__all__ = [
+    "cosine_cross_entropy",
+    "cosine_logits",
+    "dot_logits",
+    "entropy_regularizer",
+    "gamma_for_variance",
+    "logit_variance",
+]
 
 
 def cosine_logits(features: Tensor, prototypes: Tensor, gamma: float | Tensor = 5.0) -> Tensor:
@@ -23,7 +33,6 @@ def cosine_logits(features: Tensor, prototypes: Tensor, gamma: float | Tensor = 
     Returns:
         [n, n_classes].
 
-    >>> import torch
     >>> cosine_logits(torch.tensor([[3.0, 0.0]]), torch.tensor([[2.0, 0.0], [0.0, 1.0]]), gamma=5.0)
     tensor([[25.,  0.]])
     """
@@ -33,6 +42,50 @@ def cosine_logits(features: Tensor, prototypes: Tensor, gamma: float | Tensor = 
 def dot_logits(features: Tensor, prototypes: Tensor) -> Tensor:
     r"""Plain dot products :math:`\hat y_c = z^\top p_c`, the "−NS" rows of the paper. Shapes as in `cosine_logits`."""
     return features @ prototypes.T
+
+
+def cosine_cross_entropy(features: Tensor, prototypes: Tensor, labels: Tensor, scale: Tensor) -> Tensor:
+    r"""Cross-entropy of normalize+scale, mean over rows; equals ``F.cross_entropy`` of `cosine_logits` with less work.
+
+    The gradient is known in closed form: with :math:`u_c = p_c / \|p_c\|` and :math:`g_c` the gradient with respect to
+    :math:`u_c`, the prototype gets :math:`(g_c - (g_c^\top u_c) u_c) / \|p_c\|`. Only `prototypes` get a gradient, and
+    it cannot be differentiated again.
+
+    Args:
+        features: [n, d_z] of unit length.
+        prototypes: [n_classes, d_z].
+        labels: [n].
+        scale: γ², a scalar.
+
+    >>> features, prototypes = torch.eye(2), torch.tensor([[2.0, 0.0], [3.0, 3.0]])
+    >>> loss = cosine_cross_entropy(features, prototypes, torch.tensor([0, 1]), torch.tensor(25.0))
+    >>> loss.isclose(F.cross_entropy(cosine_logits(features, prototypes), torch.tensor([0, 1])))
+    tensor(True)
+    """
+    loss: Tensor = _CosineCrossEntropy.apply(features, prototypes, labels, scale)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _CosineCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, prototypes: Tensor, labels: Tensor, scale: Tensor) -> Tensor:
+        inverse = torch.linalg.vector_norm(prototypes, dim=1, keepdim=True).clamp_min_(1e-12).reciprocal_()
+        unit = prototypes * inverse
+        log_p = torch.log_softmax((features @ unit.T).mul_(scale), dim=1)
+        loss = F.nll_loss(log_p, labels)
+        if ctx.needs_input_grad[1]:
+            error = log_p.exp_()
+            error[torch.arange(len(labels), device=labels.device), labels] -= 1.0
+            gradient = error.mul_(scale / len(labels)).T @ features
+            along = torch.linalg.vecdot(gradient, unit).unsqueeze(1)
+            ctx.save_for_backward(gradient.addcmul_(along, unit, value=-1.0).mul_(inverse))
+        return loss
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = ctx.saved_tensors
+        return None, gradient * gradients[0], None, None
 
 
 def logit_variance(gamma: float, d_z: int) -> float:
@@ -67,7 +120,6 @@ def entropy_regularizer(logits: Tensor) -> Tensor:
 
     Added to the loss with a positive weight, it rewards entropy.
 
-    >>> import torch
     >>> entropy_regularizer(torch.zeros(1, 4)).exp()
     tensor(0.2500)
     """
