@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from classnorm.errors import ConfigError
-from classnorm.plugins import LoadedPlugins, load_plugin, plugins
+from classnorm.plugins import LoadedPlugins, Registry, load_plugin
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,10 @@ def test_a_package_must_offer_the_right_kind(tmp_path, monkeypatch):
     (info / "entry_points.txt").write_text("[classnorm.test]\nnumber = wrong_plugin:NUMBER\n", encoding="utf-8")
     (tmp_path / "wrong_plugin.py").write_text("NUMBER = 3\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    assert plugins("classnorm.test", int) == {"number": 3}
+    assert dict(Registry("classnorm.test", int, {})) == {"number": 3}
+    texts = Registry("classnorm.test", str, {"empty": "string:whitespace"})
+    assert list(texts) == ["empty", "number"]  # names are known before anything is imported
     with pytest.raises(ConfigError, match="wrong_plugin:NUMBER"):
-        plugins("classnorm.test", str)
+        texts["number"]
+    texts["number"] = "three"
+    assert texts["number"] == "three"

@@ -8,31 +8,63 @@ file: no model, recipe or run folder can make one run.
 from __future__ import annotations
 
 import sys
+from collections import UserDict
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from classnorm.errors import ConfigError
 
-__all__ = ["LoadedPlugins", "load_plugin", "plugins"]
+__all__ = ["LoadedPlugins", "Registry", "load_plugin"]
+
+T = TypeVar("T")
 
 _SOURCES: dict[str, str] = {}
 """Module name → source code of each file loaded in this process."""
 
 
-def plugins(group: str, kind: type | None = None) -> dict[str, Any]:
-    """Load the entry points of `group`. Each object must be an instance of `kind`, unless that is None."""
-    objects = {}
-    for point in entry_points(group=group):
+class Registry(UserDict[str, T]):
+    """Objects by name. Those of classnorm and of installed packages are imported when they are looked up.
+
+    >>> numbers = Registry("classnorm.numbers", float, {"pi": "math:pi"})
+    >>> numbers["pi"]
+    3.141592653589793
+    """
+
+    def __init__(self, group: str, kind: type | None, references: Mapping[str, str]) -> None:
+        """Each object of the group of entry points must be an instance of `kind`, unless that is None.
+
+        Args:
+            references: name → "module:attribute" of classnorm's own objects.
+        """
+        super().__init__()
+        self.group, self.kind = group, kind
+        points = [EntryPoint(name, value, group) for name, value in references.items()]
+        self.data: dict[str, Any] = {point.name: point for point in (*points, *entry_points(group=group))}
+
+    def __getitem__(self, name: str) -> T:
+        if self.reference(name):
+            self.data[name] = self._imported(self.data[name])
+        found: T = self.data[name]
+        return found
+
+    def reference(self, name: str) -> str:
+        """The "module:attribute" of an object that is not imported yet; empty for others."""
+        point = self.data[name]
+        return point.value if isinstance(point, EntryPoint) else ""
+
+    def _imported(self, point: EntryPoint) -> Any:
         try:
-            objects[point.name] = point.load()
+            found = point.load()
         except Exception as error:
             raise ConfigError(f"plug-in {point.value} cannot be loaded: {type(error).__name__}: {error}") from error
-        if kind is not None and not isinstance(objects[point.name], kind):
-            raise ConfigError(f"plug-in {point.value} ({group}) is not a {kind.__name__}; correct its entry point")
-    return objects
+        if self.kind is not None and not isinstance(found, self.kind):
+            raise ConfigError(
+                f"plug-in {point.value} ({self.group}) is not a {self.kind.__name__}; correct its entry point"
+            )
+        return found
 
 
 def load_plugin(path: Path) -> None:

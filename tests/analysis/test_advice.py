@@ -7,7 +7,7 @@ import pytest
 
 from classnorm.analysis import attribute_statistics, initial_variance
 from classnorm.analysis.advice import attribute_advice, smoothness_advice, variance_advice
-from classnorm.methods.classnorm import baseline, reference
+from classnorm.methods.settings.classnorm import baseline, reference
 from classnorm.nn import gamma_for_variance
 
 

@@ -8,7 +8,7 @@ from classnorm.analysis import seen_scale_curves
 from classnorm.analysis.seen_scales import SCALES
 from classnorm.data.validation import hold_out
 from classnorm.methods import METHODS, FitContext
-from classnorm.methods.classnorm import ClassNormConfig
+from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.metrics import gzsl_scores
 from classnorm.scoring import Scorer
 

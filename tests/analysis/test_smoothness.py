@@ -9,8 +9,9 @@ from torch import nn
 
 from classnorm.analysis import SMOOTHNESS_MODELS, gradient_norms
 from classnorm.errors import ConfigError
-from classnorm.methods.classnorm import ClassNormConfig, prepare
+from classnorm.methods.classnorm import prepare
 from classnorm.methods.method import TrainingRows
+from classnorm.methods.settings.classnorm import ClassNormConfig
 
 CONFIG = ClassNormConfig(hidden=8)
 

@@ -14,7 +14,8 @@ from classnorm.analysis import (
     variance_models,
 )
 from classnorm.errors import TrainingError
-from classnorm.methods.classnorm import ClassNormConfig, prepare
+from classnorm.methods.classnorm import prepare
+from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.nn import logit_variance
 from classnorm.training.loop import ShuffledRows
 

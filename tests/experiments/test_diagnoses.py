@@ -14,7 +14,7 @@ from classnorm.experiments.diagnoses.diagnosis import Diagnosis, diagnose
 from classnorm.experiments.diagnoses.logit_variance import variance_artifact, variance_curves, variance_tasks
 from classnorm.experiments.diagnoses.loss_smoothness import mean_gradient_norms, smoothness_artifact, smoothness_tasks
 from classnorm.experiments.engine import Engine
-from classnorm.methods.classnorm import reference
+from classnorm.methods.settings.classnorm import reference
 
 ENGINE = Engine(jobs=1)
 

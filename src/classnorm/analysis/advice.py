@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from classnorm.analysis.attributes import AttributeStatistics
 from classnorm.analysis.variance import initial_variance
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.classnorm import baseline, reference
+from classnorm.methods.settings.classnorm import baseline, reference
 from classnorm.nn import gamma_for_variance
 from classnorm.results.numbers import mean
 

@@ -8,7 +8,7 @@ import torch
 from classnorm.data import ZeroShotDataset
 from classnorm.data.validation import hold_out
 from classnorm.methods import METHODS, FitContext
-from classnorm.methods.classnorm import ClassNormConfig
+from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.metrics import SideScores, calibration_curves, side_scores
 from classnorm.scoring import Scorer
 

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError, unknown_name
-from classnorm.methods.classnorm import ClassNormConfig, prepare
+from classnorm.methods.classnorm import prepare
 from classnorm.methods.method import TrainingRows
+from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.nn import Initialization
 from classnorm.training import TrainingConfig, seeded, train
 

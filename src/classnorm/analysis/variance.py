@@ -14,7 +14,8 @@ from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import TrainingError
-from classnorm.methods.classnorm import ClassNormConfig, prepare, reference
+from classnorm.methods.classnorm import prepare
+from classnorm.methods.settings.classnorm import ClassNormConfig, reference
 from classnorm.nn import AttributeEmbedder, cosine_logits
 from classnorm.results.numbers import mean, std
 from classnorm.training import seeded, train

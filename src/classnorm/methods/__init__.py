@@ -1,34 +1,23 @@
-"""Methods, one file each under one contract, and their registry."""
+"""Methods under one contract, and their registry. `settings/NAME.py` loads without PyTorch, `NAME.py` fits."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError, unknown_name
-from classnorm.methods import (
-    ale,
-    classnorm,
-    conse,
-    cvc,
-    dem,
-    devise,
-    eszsl,
-    fclswgan,
-    kernel,
-    relationnet,
-    sae,
-    sje,
-    sync,
-)
-from classnorm.methods.classnorm import ClassNormConfig
-from classnorm.methods.method import FitJob, Fitted, Method, MethodConfig, TrainingRows, ZeroShotModel
+from classnorm.late import late_names
+from classnorm.methods.method import FitJob, Fitted, Method, MethodConfig
+from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.plugins import plugins
+from classnorm.plugins import Registry
 from classnorm.training import FitContext
+
+if TYPE_CHECKING:
+    from classnorm.methods.model import TrainingRows, ZeroShotModel
 
 __all__ = [
     "METHODS",
@@ -47,19 +36,43 @@ __all__ = [
     "resolve",
 ]
 
-_MODULES = (classnorm, relationnet, cvc, dem, devise, ale, sje, eszsl, sae, conse, sync, fclswgan, kernel)
+_NAMES = (
+    "classnorm",
+    "relationnet",
+    "cvc",
+    "dem",
+    "devise",
+    "ale",
+    "sje",
+    "eszsl",
+    "sae",
+    "conse",
+    "sync",
+    "fclswgan",
+    "kernel",
+)
 
-METHODS: dict[str, Method] = {module.__name__.rpartition(".")[2]: module.METHOD for module in _MODULES}
-METHODS.update(plugins("classnorm.methods", Method))
-METHODS.update({name: replace(method, name=name) for name, method in METHODS.items()})
+__getattr__ = late_names(__name__, *(f"{__name__}.{module}" for module in ("model", *_NAMES)))  # they need PyTorch
+
+
+class _Methods(Registry[Method]):
+    """Methods that know their name."""
+
+    def __getitem__(self, name: str) -> Method:
+        method = super().__getitem__(name)
+        if method.name != name:
+            method = self[name] = replace(method, name=name)
+        return method
+
+
+METHODS = _Methods("classnorm.methods", Method, {name: f"{__name__}.settings.{name}:METHOD" for name in _NAMES})
 
 
 def method_named(name: str) -> Method:
     """The registered method with this name."""
     if name not in METHODS:
         raise unknown_name("method", name, METHODS, "a plug-in's method needs `plugin`")
-    method = METHODS[name]
-    return method if method.name == name else replace(method, name=name)
+    return METHODS[name]
 
 
 def resolve(

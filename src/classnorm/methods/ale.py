@@ -5,19 +5,13 @@ Akata, Perronnin, Harchaoui, Schmid: Label-Embedding for Image Classification, T
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from classnorm.methods.parts.ranking import RankingConfig, hinges, ranking_method
+from classnorm.methods.parts.ranking import build, hinges, ranking_fit
+from classnorm.methods.settings.ale import METHOD, ALEConfig
 
-__all__ = ["METHOD", "ALEConfig", "ale_loss"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ALEConfig(RankingConfig):
-    """Settings of ALE."""
+__all__ = ["METHOD", "ALEConfig", "ale_loss", "build", "fit"]
 
 
 def ale_loss(scores: Tensor, labels: Tensor, margin: float, weights: Tensor | None = None) -> Tensor:
@@ -38,4 +32,4 @@ def ale_loss(scores: Tensor, labels: Tensor, margin: float, weights: Tensor | No
     return (beta[rank] / rank.clamp(min=1) * violations.sum(dim=1)).mean()
 
 
-METHOD = ranking_method(ALEConfig, ale_loss)
+fit = ranking_fit(ale_loss)

@@ -8,37 +8,19 @@ class, seen or unseen, is the cosine of f(x) and its descriptor.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, Method, Recipes, TrainedMethodConfig, TrainingRows
-from classnorm.methods.parts.normalized import NormalizedConfig, NormalizedModel
-from classnorm.methods.space import Choice, Range, Space
-from classnorm.nn import AttributeNormalizationKind, cosine_logits
-from classnorm.settings import require
-from classnorm.training import FitContext, Schedule, train
+from classnorm.methods.method import Fitted, TrainingRows
+from classnorm.methods.parts.normalized import NormalizedModel
+from classnorm.methods.settings.conse import METHOD, ConSEConfig
+from classnorm.nn import cosine_logits
+from classnorm.training import FitContext, train
 
 __all__ = ["METHOD", "ConSEConfig", "ConSEModel", "convex_weights"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConSEConfig(TrainedMethodConfig, NormalizedConfig):
-    """Settings of ConSE."""
-
-    top: int = 10
-    """T, the number of likeliest seen classes to combine."""
-    attribute_normalization: AttributeNormalizationKind = "standardize"
-    epochs: int = 20
-    lr: float = 1e-3
-    schedule: Schedule = "cosine"
-
-    def check(self) -> None:
-        super().check()
-        require(self, at_least={"top": 1})
 
 
 class ConSEModel(NormalizedModel):
@@ -99,24 +81,3 @@ def fit(dataset: ZeroShotDataset, config: ConSEConfig, seed: int, context: FitCo
         return F.cross_entropy(model.class_logits(features), labels)
 
     return Fitted(model, train(model, loss, features, rows.labels, config, seed=seed, context=context))
-
-
-def paper(dataset: ZeroShotDataset) -> ConSEConfig:
-    """T = 10 and descriptors of unit norm. The classifier is linear on features of a convolutional network, whereas the
-    publication trains the network itself."""
-    return ConSEConfig(top=10, attribute_normalization="unit-plain")
-
-
-def reference(dataset: ZeroShotDataset) -> ConSEConfig:
-    """Standardized features and descriptors: non-negative descriptors of unit norm are nearly parallel."""
-    return ConSEConfig()
-
-
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "top": Range(2, 50, log=True, whole=True),
-    "epochs": Range(5, 50, log=True, whole=True),
-    "lr": Range(2e-4, 5e-3, log=True),
-}
-GRID: Space = {"top": Choice((1, 5, 10, 20)), "epochs": Choice((10, 30))}
-METHOD = Method(config=ConSEConfig, recipes=RECIPES, build=build, fit=fit, space=SPACE, grid=GRID)

@@ -5,18 +5,12 @@ Frome, Corrado, Shlens, Bengio, Dean, Ranzato, Mikolov: DeViSE: A Deep Visual-Se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torch import Tensor
 
-from classnorm.methods.parts.ranking import RankingConfig, hinges, ranking_method
+from classnorm.methods.parts.ranking import build, hinges, ranking_fit
+from classnorm.methods.settings.devise import METHOD, DeViSEConfig
 
-__all__ = ["METHOD", "DeViSEConfig", "devise_loss"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeViSEConfig(RankingConfig):
-    """Settings of DeViSE."""
+__all__ = ["METHOD", "DeViSEConfig", "build", "devise_loss", "fit"]
 
 
 def devise_loss(scores: Tensor, labels: Tensor, margin: float) -> Tensor:
@@ -24,4 +18,4 @@ def devise_loss(scores: Tensor, labels: Tensor, margin: float) -> Tensor:
     return hinges(scores, labels, margin).sum(dim=1).mean()
 
 
-METHOD = ranking_method(DeViSEConfig, devise_loss, margin=0.1, feature_normalization="none")
+fit = ranking_fit(devise_loss)

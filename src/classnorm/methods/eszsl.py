@@ -15,30 +15,15 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Fitted, Method, MethodConfig, Recipes, TrainingRows
-from classnorm.methods.parts.normalized import NormalizedConfig, NormalizedModel
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.method import Fitted, TrainingRows
+from classnorm.methods.parts.normalized import NormalizedModel
+from classnorm.methods.settings.eszsl import METHOD, ESZSLConfig
 from classnorm.nn import dot_logits
-from classnorm.settings import require
 from classnorm.training import FitContext
 
 __all__ = ["METHOD", "ESZSLConfig", "ESZSLModel", "Moments", "compatibility"]
 
 _CHUNK = 4096  # rows converted to float64 at a time
-
-
-@dataclass(frozen=True, kw_only=True)
-class ESZSLConfig(MethodConfig, NormalizedConfig):
-    """Settings of ESZSL."""
-
-    feature_penalty: float = 1e3
-    """γ, added to the diagonal of X Xᵀ. It scales with the number of training rows, for features of unit variance."""
-    descriptor_penalty: float = 30.0
-    """λ, added to the diagonal of S Sᵀ. It scales with the number of seen classes."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, positive=["feature_penalty", "descriptor_penalty"])
 
 
 class ESZSLModel(NormalizedModel):
@@ -111,32 +96,3 @@ def fit(dataset: ZeroShotDataset, config: ESZSLConfig, seed: int, context: FitCo
     with torch.no_grad():
         model.matrix.copy_(compatibility(moments, descriptors, config.feature_penalty, config.descriptor_penalty))
     return Fitted(model.to(context.device).eval(), [])
-
-
-def paper(dataset: ZeroShotDataset) -> ESZSLConfig:
-    """Raw features, descriptors of unit norm. The publication selects both penalties from 10⁻³, …, 10³ by validation;
-    these are the values for CUB. They depend on the feature norms and the dataset size: search them for other data."""
-    return ESZSLConfig(
-        feature_penalty=100.0,
-        descriptor_penalty=0.1,
-        feature_normalization="none",
-        attribute_normalization="unit-plain",
-    )
-
-
-def reference(dataset: ZeroShotDataset) -> ESZSLConfig:
-    """Standardized features, descriptors of unit norm, and penalties of 1 per training row and 0.5 per seen class,
-    selected on validation splits of CUB."""
-    return ESZSLConfig(feature_penalty=1.0 * len(dataset.split.train), descriptor_penalty=0.5 * int(dataset.seen.sum()))
-
-
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "feature_penalty": Range(1e2, 1e5, log=True),
-    "descriptor_penalty": Range(1.0, 1e3, log=True),
-}
-GRID: Space = {  # part of the publication's grid of powers of ten
-    "feature_penalty": Choice((1e2, 1e3, 1e4)),
-    "descriptor_penalty": Choice((1.0, 10.0, 100.0)),
-}
-METHOD = Method(config=ESZSLConfig, recipes=RECIPES, build=build, fit=fit, space=SPACE, grid=GRID)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,11 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, Method, MethodConfig, Recipes, TrainingRows, ZeroShotModel
-from classnorm.methods.parts.normalized import DescriptorConfig
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.method import Fitted, TrainingRows, ZeroShotModel
+from classnorm.methods.settings.fclswgan import METHOD, FCLSWGANConfig
 from classnorm.nn import AttributeNormalization
-from classnorm.settings import require
 from classnorm.training import (
     EpochLosses,
     FitContext,
@@ -48,40 +45,6 @@ _BETAS = (0.5, 0.999)
 _CONTRAST_PER_CLASS = 32  # features generated per class
 _CONTRAST_ROWS = 20_000  # features generated for all known classes, at most
 _NEW_CLASS_STEPS = 150  # optimizer steps
-
-
-@dataclass(frozen=True, kw_only=True)
-class FCLSWGANConfig(MethodConfig, DescriptorConfig):
-    """Settings of f-CLSWGAN. The defaults are the recipe `reference`."""
-
-    epochs: int = 4
-    """Passes of the generator over the training rows; the critic makes `critic_steps` times as many."""
-    batch_size: int = 64
-    """Rows per step."""
-    lr: float = 3e-4
-    """Learning rate of generator and critic (Adam, β 0.5 and 0.999)."""
-    hidden: int = 1024
-    """Hidden units of the generator and of the critic."""
-    final_relu: bool = True
-    """ReLU on generated features, for non-negative features; recipes set it to match the data."""
-    critic_steps: int = 5
-    """Critic steps per generator step."""
-    gradient_penalty: float = 10.0
-    """Weight λ of the gradient penalty."""
-    classification_weight: float = 1.0
-    """Weight β of the classification loss of generated features."""
-    synthesized: int = 300
-    """Generated features per unseen class for the final classifier."""
-    classifier_lr: float = 1e-3
-    """Learning rate of the softmax classifiers."""
-    classifier_epochs: int = 25
-    """Passes of the softmax classifiers over their rows."""
-
-    def check(self) -> None:
-        super().check()
-        counts = ("epochs", "batch_size", "hidden", "critic_steps", "synthesized", "classifier_epochs")
-        limits = dict.fromkeys(counts, 1) | {"gradient_penalty": 0, "classification_weight": 0}
-        require(self, positive=["lr", "classifier_lr"], at_least=limits)
 
 
 class Generator(nn.Module):
@@ -358,43 +321,3 @@ class _Game:
         if self.config.classification_weight:
             loss = loss + self.config.classification_weight * F.cross_entropy(self.judge(fake), labels)
         return loss
-
-
-# Epochs of public generalized runs; we know of none in the publication.
-_PAPER: dict[str, int] = {"CUB": 56, "SUN": 40, "AWA1": 30, "AWA2": 30}
-
-
-def paper(dataset: ZeroShotDataset) -> FCLSWGANConfig:
-    """The published networks and optimizer, without calibration."""
-    return FCLSWGANConfig(
-        epochs=_PAPER.get(dataset.benchmark or "", 30),
-        lr=1e-4,
-        hidden=4096,
-        classification_weight=0.01,
-        attribute_normalization="unit-plain",
-        final_relu=dataset.nonnegative,
-        calibration="none",
-    )
-
-
-def reference(dataset: ZeroShotDataset) -> FCLSWGANConfig:
-    """Narrower networks, larger steps and a stronger classification loss, selected by validation on CUB. It takes
-    a fraction of the epochs, in which the published settings come nowhere near convergence."""
-    return FCLSWGANConfig(final_relu=dataset.nonnegative)
-
-
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "lr": Range(5e-5, 2e-3, log=True),
-    "epochs": Range(2, 20, log=True, whole=True),
-    "hidden": Choice((512, 1024, 2048)),
-    "batch_size": Choice((64, 128, 256)),
-    "classification_weight": Range(1e-2, 10.0, log=True),
-    "synthesized": Range(50, 600, log=True, whole=True),
-}
-GRID: Space = {
-    "lr": Choice((1e-4, 3e-4)),
-    "classification_weight": Choice((0.01, 0.1, 1.0)),
-    "synthesized": Choice((100, 300)),
-}
-METHOD = Method(config=FCLSWGANConfig, recipes=RECIPES, build=build, fit=fit, space=SPACE, grid=GRID)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol, Self
-
-import numpy as np
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from classnorm.data import SplitKind, ZeroShotDataset, validation_dataset
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.files import digest
+from classnorm.late import Late, late_names
 from classnorm.methods.space import Range, Space
 from classnorm.metrics import Calibration
 from classnorm.training import FitContext, History, TrainingConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from classnorm.methods.model import TrainingRows, ZeroShotModel
 
 __all__ = [
     "VALIDATED",
@@ -31,8 +32,10 @@ __all__ = [
     "TrainedMethodConfig",
     "TrainingRows",
     "ZeroShotModel",
+    "late_method",
 ]
 
+__getattr__ = late_names(__name__, "classnorm.methods.model")  # it needs PyTorch
 
 VALIDATED: dict[str, Literal["any", "scale", "bias", "grid"]] = {
     "validation": "any",
@@ -102,45 +105,12 @@ def _as_type(name: str, value: Any, hint: Any) -> Any:
     raise ConfigError(f"{name} cannot be {value!r}; it must be of type {expected}")
 
 
-class ZeroShotModel(nn.Module, ABC):
-    """Scores classes by their descriptors in two steps, so that prototypes are computed once."""
-
-    @abstractmethod
-    def prototypes(self, descriptors: Tensor) -> Tensor:
-        """[n_classes, d_a] → [n_classes, d], the method's representation of each class."""
-
-    @abstractmethod
-    def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
-        """[n, d_z], [n_classes, d] → [n, n_classes]."""
-
-
 @dataclass(frozen=True)
 class Fitted:
     """A trained model and its training history."""
 
     model: ZeroShotModel
     history: History
-
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """The training rows as tensors, the only data a fit may use."""
-
-    features: Tensor
-    """[n, d_z], float32"""
-    labels: Tensor
-    """[n], indices into the seen classes"""
-    descriptors: Tensor
-    """[n_seen, d_a] of the seen classes"""
-
-    @classmethod
-    def of(cls, dataset: ZeroShotDataset, device: torch.device) -> Self:
-        seen, rows = np.flatnonzero(dataset.seen), dataset.split.train
-        if len(seen) < 2:
-            raise ConfigError(f"{dataset.name}: training needs at least 2 seen classes, there is {len(seen)}")
-        features = torch.from_numpy(np.asarray(dataset.features[rows], dtype=np.float32))
-        labels = torch.from_numpy(np.searchsorted(seen, dataset.labels[rows]))
-        return cls(features.to(device), labels.to(device), torch.from_numpy(dataset.descriptors[seen]).to(device))
 
 
 Recipes = Mapping[str, Callable[[ZeroShotDataset], MethodConfig]]
@@ -166,13 +136,19 @@ class Method:
     grid: Space = field(default_factory=dict)
     """Values for a grid search; by default three of each range in `space`."""
     name: str = ""
-    """Name in the registry, set by `method_named`."""
+    """Name in the registry, which sets it."""
 
     def search_space(self, sampler: Literal["tpe", "grid"]) -> Space:
         """The default search space of a sampler."""
         if sampler == "tpe":
             return self.space
         return self.grid or {n: v.values() if isinstance(v, Range) else v for n, v in self.space.items()}
+
+
+def late_method(name: str, config: type[MethodConfig], recipes: Recipes, space: Space, grid: Space) -> Method:
+    """A method whose `build` and `fit` are imported from `classnorm.methods.NAME` when they are called."""
+    build, fit = (Late(f"classnorm.methods.{name}", function) for function in ("build", "fit"))
+    return Method(config, recipes, build, fit, space, grid, name)
 
 
 @dataclass(frozen=True)

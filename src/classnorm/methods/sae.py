@@ -7,36 +7,19 @@ The minimum solves the Sylvester equation S Sᵀ W + λ W X Xᵀ = (1 + λ) S X�
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.eszsl import Moments
-from classnorm.methods.method import Fitted, Method, MethodConfig, Recipes, TrainingRows
-from classnorm.methods.parts.normalized import NormalizedConfig, NormalizedModel
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.method import Fitted, TrainingRows
+from classnorm.methods.parts.normalized import NormalizedModel
+from classnorm.methods.settings.sae import METHOD, SAEConfig
 from classnorm.nn import cosine_logits
-from classnorm.settings import require
 from classnorm.training import FitContext
 
 __all__ = ["METHOD", "SAEConfig", "SAEModel", "encoder"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SAEConfig(MethodConfig, NormalizedConfig):
-    """Settings of SAE."""
-
-    encoder_weight: float = 0.1
-    """λ, the weight of the encoding error ‖W X − S‖² relative to the decoding error ‖X − Wᵀ S‖²."""
-    score_in: Literal["feature", "descriptor"] = "feature"
-    """Compare by cosine in `feature` space (decoded descriptors) or in `descriptor` space (encoded features)."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, positive=["encoder_weight"])
 
 
 class SAEModel(NormalizedModel):
@@ -90,26 +73,3 @@ def fit(dataset: ZeroShotDataset, config: SAEConfig, seed: int, context: FitCont
     with torch.no_grad():
         model.encoder.copy_(encoder(moments, descriptors, config.encoder_weight))
     return Fitted(model.to(context.device).eval(), [])
-
-
-def paper(dataset: ZeroShotDataset) -> SAEConfig:
-    """Raw features, descriptors of unit norm. The publication selects λ for each dataset by validation; this is the
-    value for CUB. It depends on the feature norms: search it for other data."""
-    return SAEConfig(encoder_weight=1e-3, feature_normalization="none", attribute_normalization="unit-plain")
-
-
-def reference(dataset: ZeroShotDataset) -> SAEConfig:
-    """Standardized features, descriptors of unit norm; λ = 0.1 was selected on validation splits of CUB."""
-    return SAEConfig()
-
-
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "encoder_weight": Range(3e-3, 3.0, log=True),
-    "attribute_normalization": Choice(("unit", "standardize")),
-}
-GRID: Space = {
-    "encoder_weight": Choice((0.03, 0.1, 0.3, 1.0)),
-    "attribute_normalization": Choice(("unit", "standardize")),
-}
-METHOD = Method(config=SAEConfig, recipes=RECIPES, build=build, fit=fit, space=SPACE, grid=GRID)

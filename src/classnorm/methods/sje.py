@@ -5,18 +5,12 @@ Akata, Reed, Walter, Lee, Schiele: Evaluation of Output Embeddings for Fine-Grai
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torch import Tensor
 
-from classnorm.methods.parts.ranking import RankingConfig, hinges, ranking_method
+from classnorm.methods.parts.ranking import build, hinges, ranking_fit
+from classnorm.methods.settings.sje import METHOD, SJEConfig
 
-__all__ = ["METHOD", "SJEConfig", "sje_loss"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SJEConfig(RankingConfig):
-    """Settings of SJE."""
+__all__ = ["METHOD", "SJEConfig", "build", "fit", "sje_loss"]
 
 
 def sje_loss(scores: Tensor, labels: Tensor, margin: float) -> Tensor:
@@ -24,4 +18,4 @@ def sje_loss(scores: Tensor, labels: Tensor, margin: float) -> Tensor:
     return hinges(scores, labels, margin).amax(dim=1).mean()
 
 
-METHOD = ranking_method(SJEConfig, sje_loss)
+fit = ranking_fit(sje_loss)

@@ -1,28 +1,25 @@
 """The mathematics of Class Normalization as small torch modules and functions."""
 
-from classnorm.nn.embedder import AttributeEmbedder, HiddenNormalization
-from classnorm.nn.geometry import FeatureGeometry, FeatureMoments
-from classnorm.nn.initialization import (
-    Distribution,
-    Initialization,
-    initialize_,
-    proper_variance_,
-    weight_variance,
-)
-from classnorm.nn.logits import (
-    cosine_cross_entropy,
-    cosine_logits,
-    dot_logits,
-    entropy_regularizer,
-    gamma_for_variance,
-    logit_variance,
-)
-from classnorm.nn.normalization import (
-    AttributeNormalization,
-    AttributeNormalizationKind,
-    ClassStandardization,
-    DynamicNormalization,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from classnorm.late import late_names
+from classnorm.nn.kinds import AttributeNormalizationKind, Distribution, HiddenNormalization, Initialization
+
+if TYPE_CHECKING:
+    from classnorm.nn.embedder import AttributeEmbedder
+    from classnorm.nn.geometry import FeatureGeometry, FeatureMoments
+    from classnorm.nn.initialization import initialize_, proper_variance_, weight_variance
+    from classnorm.nn.logits import (
+        cosine_cross_entropy,
+        cosine_logits,
+        dot_logits,
+        entropy_regularizer,
+        gamma_for_variance,
+        logit_variance,
+    )
+    from classnorm.nn.normalization import AttributeNormalization, ClassStandardization, DynamicNormalization
 
 __all__ = [
     "AttributeEmbedder",
@@ -45,3 +42,7 @@ __all__ = [
     "proper_variance_",
     "weight_variance",
 ]
+
+__getattr__ = late_names(
+    __name__, *(f"{__name__}.{part}" for part in ("initialization", "logits", "normalization", "embedder", "geometry"))
+)

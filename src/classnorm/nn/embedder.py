@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from classnorm.errors import ConfigError
 from classnorm.nn.initialization import Distribution, Initialization, initialize_
+from classnorm.nn.kinds import HiddenNormalization
 from classnorm.nn.normalization import (
     AttributeNormalization,
     AttributeNormalizationKind,
@@ -18,8 +18,6 @@ from classnorm.nn.normalization import (
 )
 
 __all__ = ["AttributeEmbedder", "HiddenNormalization"]
-
-HiddenNormalization = Literal["class", "class-variance", "dynamic", "none"]
 
 
 class AttributeEmbedder(nn.Module):

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from classnorm.errors import ConfigError
+from classnorm.nn.kinds import Distribution, Initialization
 
 __all__ = ["Distribution", "Initialization", "initialize_", "proper_variance_", "weight_variance"]
-
-Initialization = Literal[
-    "proper", "xavier", "xavier_fan_out", "kaiming_fan_in", "kaiming_fan_out", "data_dependent", "torch"
-]
-Distribution = Literal["uniform", "normal"]
 
 
 def weight_variance(scheme: Initialization, d_in: int, d_out: int, mean_square_norm: float | None = None) -> float:

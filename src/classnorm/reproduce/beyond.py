@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from classnorm.methods.kernel import KernelConfig
+from classnorm.methods.settings.kernel import KernelConfig
 from classnorm.report.summary import SCORES
 from classnorm.reproduce.benchmarks import Benchmark
 from classnorm.reproduce.claims import Claim

@@ -1,12 +1,19 @@
 """Training: the epoch driver, the batch loop, optimizers, schedules and checkpoints."""
 
-from classnorm.training.context import FitContext, SharedWork
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from classnorm.late import late_names
+from classnorm.training.context import FitContext, History, SharedWork
 from classnorm.training.device import Device, pick_device
-from classnorm.training.epochs import EpochLosses, History, run_epochs
-from classnorm.training.loop import Batches, gradient_step, train
 from classnorm.training.schedule import Schedule, TrainingConfig, learning_rate, make_optimizer
-from classnorm.training.seeding import seeded
 from classnorm.training.stages import Stage, stage, stage_seconds
+
+if TYPE_CHECKING:
+    from classnorm.training.epochs import EpochLosses, run_epochs
+    from classnorm.training.loop import Batches, gradient_step, train
+    from classnorm.training.seeding import seeded
 
 __all__ = [
     "Batches",
@@ -28,3 +35,5 @@ __all__ = [
     "stage_seconds",
     "train",
 ]
+
+__getattr__ = late_names(__name__, *(f"{__name__}.{part}" for part in ("seeding", "epochs", "loop")))  # PyTorch

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from classnorm.progress import OnProgress
 
-__all__ = ["FitContext", "SharedWork"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["FitContext", "History", "SharedWork"]
+
+History = list[dict[str, float]]
+"""One record per epoch: `epoch`, `loss`, `lr`, `seconds`."""
 
 
 @dataclass(frozen=True, eq=False)

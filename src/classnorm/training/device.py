@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-import torch
+from typing import TYPE_CHECKING, Literal
 
 from classnorm.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Device", "pick_device"]
 
@@ -15,6 +16,8 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 
 def pick_device(device: Device = "auto") -> torch.device:
     """The torch device; `auto` picks CUDA if available, then MPS, then the CPU."""
+    import torch
+
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device == "auto":
         return torch.device(next(name for name, usable in available.items() if usable))

@@ -12,12 +12,9 @@ from torch import Tensor, nn
 from classnorm.errors import DivergedError
 from classnorm.progress import Progress
 from classnorm.training.checkpoint import load_checkpoint, save_checkpoint
-from classnorm.training.context import FitContext
+from classnorm.training.context import FitContext, History
 
 __all__ = ["EpochLosses", "History", "run_epochs"]
-
-History = list[dict[str, float]]
-"""One record per epoch: `epoch`, `loss`, `lr`, `seconds`."""
 
 
 class EpochLosses(NamedTuple):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any, Literal
 
 from classnorm.errors import ConfigError
 from classnorm.settings import require
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 __all__ = ["Schedule", "TrainingConfig", "learning_rate", "make_optimizer"]
 
@@ -76,6 +77,8 @@ def make_optimizer(
 
     `parameters` may be parameter groups, as in `torch.optim`.
     """
+    import torch
+
     fused = device.type in ("cpu", "cuda")
     if config.optimizer == "sgd":
         return torch.optim.SGD(

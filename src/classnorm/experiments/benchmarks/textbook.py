@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.classnorm import ClassNormConfig, ClassNormModel
+from classnorm.methods.classnorm import ClassNormModel
 from classnorm.methods.method import Fitted, TrainingRows
+from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.nn import cosine_logits
 from classnorm.training import FitContext, History, learning_rate, seeded, stage
 

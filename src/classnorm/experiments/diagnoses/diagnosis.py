@@ -14,7 +14,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.errors import TrainingError
 from classnorm.experiments.engine import Engine, run_converging
 from classnorm.files import digest, write_json
-from classnorm.methods.classnorm import ClassNormConfig
+from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.progress import OnProgress
 
 __all__ = ["Diagnosis", "diagnose"]

@@ -8,7 +8,7 @@ from classnorm import analysis
 from classnorm.data import ZeroShotDataset
 from classnorm.experiments.diagnoses.curves import mean_series
 from classnorm.experiments.diagnoses.diagnosis import Diagnosis
-from classnorm.methods.classnorm import reference
+from classnorm.methods.settings.classnorm import reference
 from classnorm.results.artifact import Artifact, Plot, Table
 from classnorm.results.numbers import mean
 

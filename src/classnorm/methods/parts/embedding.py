@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from classnorm.methods.method import TrainedMethodConfig, ZeroShotModel
-from classnorm.methods.parts.normalized import DescriptorConfig
+from classnorm.methods.method import ZeroShotModel
+from classnorm.methods.settings.parts import EmbedderConfig
 from classnorm.nn import AttributeEmbedder
-from classnorm.settings import require
 
 __all__ = ["EmbedderConfig", "EmbedderModel", "divergence_hint"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmbedderConfig(TrainedMethodConfig, DescriptorConfig):
-    """Settings of a trained embedder."""
-
-    hidden: int = 1200
-    """Width of the embedder's hidden layers."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, at_least={"hidden": 1})
 
 
 class EmbedderModel(ZeroShotModel):

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torch import Tensor
 
-from classnorm.methods.parts.embedding import EmbedderConfig
+from classnorm.methods.settings.parts import EpisodeConfig
 from classnorm.nn import AttributeEmbedder
-from classnorm.training import Schedule
 
 __all__ = ["EpisodeConfig", "classes_of", "prototypes_of"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpisodeConfig(EmbedderConfig):
-    """Settings of an embedder with optional class normalization."""
-
-    schedule: Schedule = "cosine"
-    class_norm: bool = False
-    """Class standardization before the embedder's last layer, and proper variance for that layer."""
 
 
 def classes_of(labels: Tensor) -> tuple[Tensor, Tensor]:

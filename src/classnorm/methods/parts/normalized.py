@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torch import Tensor
 
 from classnorm.methods.method import TrainingRows, ZeroShotModel
-from classnorm.nn import AttributeNormalization, AttributeNormalizationKind
+from classnorm.methods.settings.parts import DescriptorConfig, NormalizedConfig
+from classnorm.nn import AttributeNormalization
 
 __all__ = ["DescriptorConfig", "NormalizedConfig", "NormalizedModel"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DescriptorConfig:
-    """Normalization of the descriptors."""
-
-    attribute_normalization: AttributeNormalizationKind = "unit"
-    """Descriptors: `unit` norm times √d_a, `unit-plain` without the factor, `standardize`, or `none`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NormalizedConfig(DescriptorConfig):
-    """Normalization of features and descriptors."""
-
-    feature_normalization: AttributeNormalizationKind = "standardize"
-    """Features: `unit` norm times √d_z, `unit-plain` without the factor, `standardize`, or `none`."""
 
 
 class NormalizedModel(ZeroShotModel):

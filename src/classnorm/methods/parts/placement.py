@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -11,40 +9,14 @@ from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import TrainingRows
+from classnorm.methods.settings.parts import GeometryConfig
 from classnorm.nn import FeatureGeometry, FeatureMoments
-from classnorm.settings import require
 from classnorm.training import SharedWork
 
 __all__ = ["GeometryConfig", "placed_rows", "row_moments", "with_hubness"]
 
 _BLOCK = 1024  # rows mapped at a time, to keep temporaries in the cache
 _NEAREST = 3  # class means that determine the hubness of a class
-
-
-@dataclass(frozen=True, kw_only=True)
-class GeometryConfig:
-    """Settings of the feature geometry; the defaults serve all datasets."""
-
-    power: float = 0.5
-    """Geometry: power of the features, sign kept."""
-    dimensions: int = 512
-    """Geometry: number of leading directions to keep."""
-    shrinkage: float = 0.3
-    """Geometry: shrinkage of the covariance toward a multiple of the identity."""
-    whitening: float = 0.35
-    """Geometry: divide each direction by its eigenvalue to this power; 0.5 whitens fully, which hurts."""
-    within: float = 0.75
-    """Geometry: share of the between-class variance excluded from the covariance."""
-    hubness: float = 0.1
-    """Geometry: weight of the correction for hubs, classes close to many others that attract their images."""
-
-    def check(self) -> None:
-        shares = dict.fromkeys(("shrinkage", "whitening", "within", "hubness"), (0, 1))
-        require(self, positive=["power"], at_least={"dimensions": 2}, between=shares)
-
-    def build_geometry(self, d_z: int) -> FeatureGeometry:
-        """An unfitted geometry with these settings."""
-        return FeatureGeometry(d_z, self.dimensions, self.power, self.shrinkage, self.whitening, self.within)
 
 
 def row_moments(

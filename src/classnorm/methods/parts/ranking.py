@@ -6,41 +6,22 @@ The three differ only in their ranking loss and their defaults.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, Method, TrainedMethodConfig, TrainingRows, ZeroShotModel
-from classnorm.methods.parts.normalized import DescriptorConfig
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.method import Fit, Fitted, TrainingRows, ZeroShotModel
+from classnorm.methods.settings.ranking import RankingConfig
 from classnorm.nn import AttributeNormalization, initialize_
-from classnorm.settings import require
 from classnorm.training import FitContext, train
 
-__all__ = ["BilinearModel", "FeatureNormalization", "RankingConfig", "build", "hinges", "ranking_method"]
+__all__ = ["BilinearModel", "FeatureNormalization", "RankingConfig", "build", "hinges", "ranking_fit"]
 
 RankingLoss = Callable[[Tensor, Tensor, float], Tensor]
 """(scores [b, n_classes], labels [b], margin) → scalar"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankingConfig(TrainedMethodConfig, DescriptorConfig):
-    """Settings of the three methods. The defaults are the recipe `reference`."""
-
-    margin: float = 1.0
-    """Margin by which the correct class must score above every other."""
-    feature_normalization: Literal["unit", "standardize", "none"] = "unit"
-    """Features: `unit` norm, `standardize` (zero mean and unit variance over the training rows), or `none`."""
-    batch_size: int = 128
-    lr: float = 1e-3
-
-    def check(self) -> None:
-        super().check()
-        require(self, positive=["margin"])
 
 
 class FeatureNormalization(nn.Module):
@@ -104,12 +85,8 @@ def build(config: RankingConfig, d_a: int, d_z: int, weights: Mapping[str, Tenso
     return BilinearModel(config, d_a, d_z)
 
 
-def ranking_method(config: type[RankingConfig], ranking_loss: RankingLoss, **published: Any) -> Method:
-    """The method that trains a bilinear compatibility with a ranking loss over all seen classes.
-
-    The recipe `reference` is a short, untuned schedule; `paper` has the `published` settings.
-    """
-    paper = config(**(_PAPER | published))
+def ranking_fit(ranking_loss: RankingLoss) -> Fit:
+    """The `fit` that trains a bilinear compatibility with a ranking loss over all seen classes."""
 
     def fit(dataset: ZeroShotDataset, config: RankingConfig, seed: int, context: FitContext) -> Fitted:
         config.check()
@@ -127,29 +104,4 @@ def ranking_method(config: type[RankingConfig], ranking_loss: RankingLoss, **pub
         hint = 'lower `lr` or use `feature_normalization="unit"`'
         return Fitted(model, train(model, loss, features, rows.labels, config, seed=seed, context=context, hint=hint))
 
-    recipes = {"paper": lambda dataset: paper, "reference": lambda dataset: config()}
-    return Method(config=config, recipes=recipes, build=build, fit=fit, space=SPACE, grid=GRID)
-
-
-# Plain stochastic gradient descent, one row per step at a constant rate, as published. The rate and the
-# number of epochs are our choice.
-_PAPER: dict[str, Any] = {
-    "batch_size": 1,
-    "optimizer": "sgd",
-    "lr": 0.01,
-    "momentum": 0.0,
-    "weight_decay": 0.0,
-    "schedule": "constant",
-    "attribute_normalization": "unit-plain",
-}
-SPACE: Space = {
-    "lr": Range(3e-4, 1e-2, log=True),
-    "margin": Range(0.1, 3.0, log=True),
-    "epochs": Range(10, 100, log=True, whole=True),
-    "weight_decay": Range(1e-6, 1e-3, log=True),
-}
-GRID: Space = {
-    "lr": Choice((1e-3, 3e-3)),
-    "margin": Choice((0.3, 1.0)),
-    "epochs": Choice((25, 50)),
-}
+    return fit

@@ -10,7 +10,7 @@ import numpy as np
 from classnorm.analysis.seen_scales import SCALES
 from classnorm.experiments.diagnoses.curves import rounded
 from classnorm.experiments.diagnoses.diagnosis import Diagnosis
-from classnorm.methods.classnorm import reference
+from classnorm.methods.settings.classnorm import reference
 from classnorm.reproduce.benchmarks import Benchmark
 from classnorm.reproduce.figures.figure import run_diagnoses
 from classnorm.reproduce.reproduction import Reproduction

@@ -1,0 +1,1 @@
+"""Settings of each method: config, recipes and search space. They load without PyTorch; `methods/NAME.py` fits."""

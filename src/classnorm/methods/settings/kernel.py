@@ -1,0 +1,83 @@
+"""Settings of kernel prototypes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from classnorm.errors import ConfigError
+from classnorm.methods.method import Recipes, TrainedMethodConfig, late_method
+from classnorm.methods.settings.parts import GeometryConfig
+from classnorm.methods.space import Choice, Range, Space
+from classnorm.settings import require
+from classnorm.training import Schedule
+
+__all__ = ["METHOD", "KernelConfig"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelConfig(TrainedMethodConfig, GeometryConfig):
+    """Settings of kernel prototypes; the defaults serve all datasets."""
+
+    ridge: float = 0.1
+    """Ridge penalty of the regression from descriptors to class means."""
+    spread: float = 0.25
+    """Divide descriptors by their standard deviation over the seen classes to this power."""
+    bandwidth: float = 2.0
+    """Bandwidth of the Gaussian kernel, relative to the median squared distance between seen classes."""
+    blocks: str = ""
+    """Sizes of descriptor parts with separate kernels, like 312,384 for attributes and text; empty is one kernel."""
+    landmarks: int = 2000
+    """Largest number of seen classes that span the kernel's feature space; larger sets are sampled by the seed."""
+    closed_form: bool = False
+    """Skip the softmax refinement: no training."""
+    scale: float = 20.0
+    """Scale of the cosines in the softmax."""
+    length: float = 1.3
+    """Divide prototypes by their length to this power; above 1 favours classes unlike the seen ones."""
+    map_rate: float = 0.1
+    """Learning rate of the linear map of the features, relative to `lr`."""
+    epochs: int = 3
+    """Passes over the training rows; more overfit to the seen classes."""
+    lr: float = 3e-3
+    """Learning rate of the coefficients."""
+    weight_decay: float = 0.0
+    schedule: Schedule = "cosine"
+    calibration: str = "validation:bias"
+
+    def check(self) -> None:
+        super().check()
+        GeometryConfig.check(self)
+        limits = {"map_rate": (0, 1), "spread": (0, 1), "length": (0, 2)}
+        require(self, positive=["ridge", "bandwidth", "scale"], at_least={"landmarks": 2}, between=limits)
+
+    def block_sizes(self, d_a: int) -> list[int]:
+        """Sizes of the descriptor parts."""
+        try:
+            sizes = [int(part) for part in self.blocks.split(",")] if self.blocks else [d_a]
+        except ValueError:
+            sizes = []
+        if sum(sizes) != d_a or min(sizes, default=0) < 1:
+            raise ConfigError(f"blocks is {self.blocks!r}; give sizes that add up to the {d_a} descriptor dimensions")
+        return sizes
+
+
+RECIPES: Recipes = {
+    "reference": lambda dataset: KernelConfig(),
+    "closed-form": lambda dataset: KernelConfig(closed_form=True),
+}
+SPACE: Space = {
+    "power": Range(0.3, 1.0),
+    "whitening": Range(0.0, 0.6),
+    "shrinkage": Range(0.05, 0.6),
+    "within": Range(0.0, 1.0),
+    "spread": Range(0.0, 0.6),
+    "bandwidth": Range(0.5, 4.0, log=True),
+    "ridge": Range(0.02, 1.0, log=True),
+    "length": Range(1.0, 1.6),
+    "epochs": Range(1, 8, whole=True),
+}
+GRID: Space = {
+    "whitening": Choice((0.2, 0.35, 0.5)),
+    "ridge": Choice((0.03, 0.1, 0.3)),
+}
+METHOD = late_method("kernel", KernelConfig, RECIPES, SPACE, GRID)

@@ -1,0 +1,81 @@
+"""Settings shared by several methods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from classnorm.methods.method import TrainedMethodConfig
+from classnorm.nn import AttributeNormalizationKind
+from classnorm.settings import require
+from classnorm.training import Schedule
+
+if TYPE_CHECKING:
+    from classnorm.nn import FeatureGeometry
+
+__all__ = ["DescriptorConfig", "EmbedderConfig", "EpisodeConfig", "GeometryConfig", "NormalizedConfig"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescriptorConfig:
+    """Normalization of the descriptors."""
+
+    attribute_normalization: AttributeNormalizationKind = "unit"
+    """Descriptors: `unit` norm times √d_a, `unit-plain` without the factor, `standardize`, or `none`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalizedConfig(DescriptorConfig):
+    """Normalization of features and descriptors."""
+
+    feature_normalization: AttributeNormalizationKind = "standardize"
+    """Features: `unit` norm times √d_z, `unit-plain` without the factor, `standardize`, or `none`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedderConfig(TrainedMethodConfig, DescriptorConfig):
+    """Settings of a trained embedder."""
+
+    hidden: int = 1200
+    """Width of the embedder's hidden layers."""
+
+    def check(self) -> None:
+        super().check()
+        require(self, at_least={"hidden": 1})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeConfig(EmbedderConfig):
+    """Settings of an embedder with optional class normalization."""
+
+    schedule: Schedule = "cosine"
+    class_norm: bool = False
+    """Class standardization before the embedder's last layer, and proper variance for that layer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeometryConfig:
+    """Settings of the feature geometry; the defaults serve all datasets."""
+
+    power: float = 0.5
+    """Geometry: power of the features, sign kept."""
+    dimensions: int = 512
+    """Geometry: number of leading directions to keep."""
+    shrinkage: float = 0.3
+    """Geometry: shrinkage of the covariance toward a multiple of the identity."""
+    whitening: float = 0.35
+    """Geometry: divide each direction by its eigenvalue to this power; 0.5 whitens fully, which hurts."""
+    within: float = 0.75
+    """Geometry: share of the between-class variance excluded from the covariance."""
+    hubness: float = 0.1
+    """Geometry: weight of the correction for hubs, classes close to many others that attract their images."""
+
+    def check(self) -> None:
+        shares = dict.fromkeys(("shrinkage", "whitening", "within", "hubness"), (0, 1))
+        require(self, positive=["power"], at_least={"dimensions": 2}, between=shares)
+
+    def build_geometry(self, d_z: int) -> FeatureGeometry:
+        """An unfitted geometry with these settings."""
+        from classnorm.nn import FeatureGeometry
+
+        return FeatureGeometry(d_z, self.dimensions, self.power, self.shrinkage, self.whitening, self.within)
