@@ -8,9 +8,10 @@
 """
 
 import os
-from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from classnorm.late import late_names
 
 if TYPE_CHECKING:
     from classnorm.estimator import ClassNormClassifier
@@ -24,11 +25,4 @@ if not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
     os.environ["GOMP_SPINCOUNT"] = "3000"
 
 __version__ = version("classnorm")
-_MODULES = {"ClassNormClassifier": "classnorm.estimator", "Scorer": "classnorm.scoring", "fit": "classnorm.scoring"}
-
-
-def __getattr__(name: str) -> Any:
-    """Import PyTorch and scikit-learn only on demand, so that `classnorm --help` is fast."""
-    if name not in _MODULES:
-        raise AttributeError(f"module 'classnorm' has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+__getattr__ = late_names(__name__, ".scoring", ".estimator")  # PyTorch and scikit-learn

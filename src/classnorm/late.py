@@ -30,10 +30,10 @@ def late_names(module: str, *sources: str) -> Callable[[str], Any]:
     """The `__getattr__` of a module: submodules, and names of its `__all__`, of these sources, loaded on first use."""
 
     def get(name: str) -> Any:
-        if f"{module}.{name}" in sources:
-            return import_module(f"{module}.{name}")
+        if f".{name}" in sources:
+            return import_module(f".{name}", module)
         if name in sys.modules[module].__all__:
-            for source in map(import_module, sources):
+            for source in (import_module(source, module) for source in sources):
                 if name in source.__all__:
                     return getattr(source, name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from classnorm.errors import DataError
 
@@ -42,6 +41,8 @@ class AttributeStatistics:
 
 def attribute_statistics(descriptors: npt.ArrayLike) -> AttributeStatistics:
     """Statistics over the classes of a descriptor table [n_classes, d_a]."""
+    from scipy import stats
+
     table = np.asarray(descriptors, dtype=np.float64)
     n = len(table)
     if n < _FEWEST:

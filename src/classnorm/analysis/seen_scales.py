@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from classnorm.data import ZeroShotDataset
 from classnorm.data.validation import hold_out
@@ -28,6 +27,8 @@ def seen_scale_curves(
     """
     n_unseen = _PSEUDO_UNSEEN.get(dataset.benchmark or "", max(1, int(dataset.seen.sum()) // 5))
     part = hold_out(dataset, n_unseen, None, seed)
+    import torch
+
     model = METHODS["classnorm"].fit(part, config, seed, FitContext(torch.device("cpu"))).model
 
     def sides(data: ZeroShotDataset) -> SideScores:

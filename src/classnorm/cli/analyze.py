@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from classnorm.analysis import attribute_statistics
-from classnorm.analysis.advice import attribute_advice, smoothness_advice, variance_advice
 from classnorm.cli.console import print_json, print_table, stage_progress
 from classnorm.cli.flags import as_flags
 from classnorm.cli.options import Command, DataArgument, DataOptions, OutputOptions, check_positive, optional
@@ -39,6 +38,8 @@ class Options(Command):
 
     def run(self) -> None:
         kind = type(self).__name__.lower()
+        for flag in ("seeds", "iterations", "every", "hidden"):
+            check_positive(flag, getattr(self, flag, None))
         dataset = self.dataset.load(self.data, self.output.quiet)
         out = self.out or Path("runs") / dataset.name / f"analyze-{kind}"
         artifacts, sentences = self.diagnose(dataset, out / "runs")
@@ -88,8 +89,8 @@ class Variance(Options):
     """Number of parallel trainings; 0 is one per core."""
 
     def diagnose(self, dataset: ZeroShotDataset, folder: Path) -> tuple[list[Artifact], list[str]]:
-        check_positive("seeds", self.seeds)
-        check_positive("iterations", self.iterations)
+        from classnorm.analysis.advice import variance_advice  # PyTorch
+
         tasks = variance_tasks(_label(dataset), dataset, seeds=self.seeds, iterations=self.iterations)
         numbers = self._measure("variance", tasks, folder, self.jobs)
         return [variance_artifact(numbers)], variance_advice(dataset)[0]
@@ -119,8 +120,8 @@ class Smoothness(Options):
     """Number of parallel trainings; 0 is one per core."""
 
     def diagnose(self, dataset: ZeroShotDataset, folder: Path) -> tuple[list[Artifact], list[str]]:
-        for flag in ("seeds", "iterations", "every", "hidden"):
-            check_positive(flag, getattr(self, flag))
+        from classnorm.analysis.advice import smoothness_advice  # PyTorch
+
         label = _label(dataset)
         tasks = smoothness_tasks(
             label, dataset, seeds=self.seeds, iterations=self.iterations, every=self.every, width=self.hidden
@@ -138,6 +139,8 @@ class Attributes(Options):
     """
 
     def diagnose(self, dataset: ZeroShotDataset, folder: Path) -> tuple[list[Artifact], list[str]]:
+        from classnorm.analysis.advice import attribute_advice  # PyTorch
+
         statistics = attribute_statistics(dataset.descriptors)
         artifacts = [make({dataset.name: statistics}) for make in (normality, correlations, histograms)]
         return artifacts, attribute_advice(statistics)

@@ -12,6 +12,7 @@ from classnorm.cli.console import print_json, print_table, stage_progress
 from classnorm.cli.options import DataArgument, DataOptions, Flag, OutputOptions, SettingsCommand, optional
 from classnorm.cli.run_options import RunOptions
 from classnorm.continual import STRATEGIES, TaskStream, configure, read_image_split
+from classnorm.continual.strategies import strategy_config
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.experiments.engine import Engine
@@ -102,7 +103,7 @@ class Continual(SettingsCommand):
 
     @classmethod
     def _parse(cls, arguments: Sequence[str], program: str) -> Self:
-        configs = {name: strategy.Config for name, strategy in STRATEGIES.items()}
+        configs = {name: strategy_config(name) for name in STRATEGIES}
         return cls._parse_with_settings(arguments, program, "strategy", configs)
 
     def _experiment(self, dataset: ZeroShotDataset, seed: int) -> ContinualExperiment:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from classnorm.cli.console import print_json, print_table
 from classnorm.cli.options import Command, DataArgument, DataOptions, ModelArgument, OutputOptions, optional
@@ -15,7 +15,9 @@ from classnorm.metrics import Calibration, gzsl_scores
 from classnorm.report import SCORES, rich_table
 from classnorm.results.artifact import Table
 from classnorm.results.numbers import json_number, number_text
-from classnorm.scoring import Scorer
+
+if TYPE_CHECKING:
+    from classnorm.scoring import Scorer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +40,13 @@ class Evaluate(Command):
     output: OutputOptions
 
     def run(self) -> None:
-        scorer = Scorer.load(self.model, self.device)
-        if self.calibration is not None:
-            scorer = scorer.calibrated(Calibration.parse(self.calibration))
+        calibration = None if self.calibration is None else Calibration.parse(self.calibration)
         dataset = self.dataset.load(self.data, self.output.quiet)
+        from classnorm.scoring import Scorer  # PyTorch
+
+        scorer = Scorer.load(self.model, self.device)
+        if calibration is not None:
+            scorer = scorer.calibrated(calibration)
         scorer = _for_dataset(scorer, dataset)
         rows = dataset.test_rows
         scores = gzsl_scores(scorer.scores(dataset.features[rows]), dataset.labels[rows], scorer.seen, self.average)

@@ -12,8 +12,6 @@ import tyro
 from classnorm.cli.console import notice, print_json
 from classnorm.cli.options import Command, ModelArgument, OutputOptions
 from classnorm.errors import ConfigError
-from classnorm.scoring import Scorer
-from classnorm.scoring.onnx_export import export_onnx
 
 _HINT = """
   session = onnxruntime.InferenceSession("{file}")
@@ -45,6 +43,9 @@ class Export(Command):
     def run(self) -> None:
         if self.file.suffix != ".onnx":
             raise ConfigError(f"{self.file}: the name of an ONNX file must end in .onnx")
+        from classnorm.scoring import Scorer  # PyTorch
+        from classnorm.scoring.onnx_export import export_onnx
+
         scorer = Scorer.load(self.model, "cpu")
         files = export_onnx(scorer, self.file, self.opset)
         if len(files) == 1:

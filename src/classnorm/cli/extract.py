@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -15,10 +15,13 @@ from classnorm.cli.image_options import ImageOptions, notice_skipped
 from classnorm.cli.options import Command, DataOptions, OutputOptions, check_positive, optional
 from classnorm.cli.run_options import DeviceOption
 from classnorm.data.image_table import ImageTable
-from classnorm.encoders import Encoder, Extraction, extract_features
+from classnorm.encoders import Encoder, check_encoder
 from classnorm.encoders.preparation import with_split
 from classnorm.errors import ConfigError
 from classnorm.training import pick_device
+
+if TYPE_CHECKING:
+    from classnorm.encoders import Extraction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,7 @@ class Extract(Command):
         if self.out.suffix != ".npz" or self.out.is_dir():
             raise ConfigError(f"--out {self.out}: must be a file that ends in .npz")
         check_positive("batch-size", self.batch_size)
-        device = pick_device(self.device)
+        check_encoder(self.image.encoder, self.image.size)
         tell = partial(notice, quiet=self.output.quiet)
         table = self.image.table(self.images, self.dataset, tell)
         trainable = self.image.descriptions is not None or self.image.hold_out is not None
@@ -65,7 +68,9 @@ class Extract(Command):
             return with_split(readable, self.image.hold_out, self.image.split_seed) if trainable else readable
 
         finish(table)  # raises before hours are spent on the images
-        encoder = self.image.load_encoder(tell)
+        device, encoder = pick_device(self.device), self.image.load_encoder(tell)
+        from classnorm.encoders import extract_features
+
         started = time.monotonic()
         with stage_progress("extract", self.output.quiet) as progress:
             result = extract_features(

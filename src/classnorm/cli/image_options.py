@@ -14,7 +14,7 @@ from classnorm.cli.console import notice, stage_progress
 from classnorm.cli.options import DataOptions, Flag, Templates, optional
 from classnorm.data.image_table import ImageTable
 from classnorm.data.images import find_images
-from classnorm.encoders import Encoder, frozen_encoder
+from classnorm.encoders import Encoder, check_encoder, frozen_encoder
 from classnorm.encoders.preparation import Prepared, described, joined_to, prepare
 from classnorm.training import Device, pick_device
 
@@ -49,6 +49,7 @@ class ImageOptions:
 
     def prepare(self, images: str, out: Path | None, source: DataOptions, device: Device, quiet: bool) -> Prepared:
         """Make a dataset of the images; descriptors and features are cached in `out` or runs/NAME."""
+        check_encoder(self.encoder, self.size)
         tell = partial(notice, quiet=quiet)
         table = self.table(images, source, tell)
         folder = out or Path("runs") / table.name

@@ -6,7 +6,7 @@ import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -16,12 +16,14 @@ from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_p
 from classnorm.cli.run_options import DeviceOption
 from classnorm.data.images import list_images
 from classnorm.data.table_files import read_descriptors, read_features
-from classnorm.encoders import Encoder, encode_images, frozen_encoder, recorded_encoder, same_encoder
+from classnorm.encoders import Encoder, check_encoder, frozen_encoder, recorded_encoder, same_encoder
 from classnorm.errors import ConfigError, DataError
 from classnorm.files import write_json, write_text
 from classnorm.results.run_folder import encoder_file, read_encoder
-from classnorm.scoring import Scorer
 from classnorm.training import pick_device
+
+if TYPE_CHECKING:
+    from classnorm.scoring import Scorer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,10 @@ class Predict(Command):
         check_positive("top", self.top)
         if self.out is not None and self.out.suffix not in (".csv", ".json"):
             raise ConfigError(f"--out {self.out}: must end in .csv or .json")
+        if self.encoder is not None:
+            check_encoder(self.encoder, self.size)
+        from classnorm.scoring import Scorer  # PyTorch
+
         scorer = Scorer.load(self.model, self.device)
         if self.descriptors is not None:
             known = len(scorer.class_names)
@@ -95,6 +101,8 @@ class Predict(Command):
 
     def _encode(self, images: dict[str, Path]) -> tuple[list[str], Any]:
         """Names and features of the images that can be read; a notice names the others."""
+        from classnorm.encoders import encode_images
+
         encoder = self._encoder()
         with stage_progress("extract", self.output.quiet) as progress:
             features, reasons = encode_images(

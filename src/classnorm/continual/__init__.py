@@ -1,13 +1,21 @@
 """Continual zero-shot learning: streams of tasks, strategies against forgetting, and their runner."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from classnorm.continual.config import ContinualConfig, StreamConfig
 from classnorm.continual.grid import Grid
-from classnorm.continual.inputs import FeatureInputs, Inputs
-from classnorm.continual.model import Learner
-from classnorm.continual.runner import StreamResult, configure, run_stream
-from classnorm.continual.strategies import STRATEGIES, Strategy
+from classnorm.continual.strategies import STRATEGIES, configure
 from classnorm.continual.stream import TaskStream
 from classnorm.data.images import read_image_split
+from classnorm.late import late_names
+
+if TYPE_CHECKING:
+    from classnorm.continual.inputs import FeatureInputs, Inputs
+    from classnorm.continual.model import Learner
+    from classnorm.continual.runner import StreamResult, run_stream
+    from classnorm.continual.strategies.strategy import Strategy
 
 __all__ = [
     "STRATEGIES",
@@ -24,3 +32,5 @@ __all__ = [
     "read_image_split",
     "run_stream",
 ]
+
+__getattr__ = late_names(__name__, ".strategies.strategy", ".inputs", ".model", ".runner")  # they need PyTorch

@@ -6,22 +6,21 @@ import copy
 import hashlib
 import json
 import time
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
-from classnorm.continual.config import ContinualConfig, StreamConfig
+from classnorm.continual.config import StreamConfig
 from classnorm.continual.inputs import FeatureInputs, Inputs
 from classnorm.continual.model import Learner
 from classnorm.continual.record import Record, add_prefix, load_record, save_record, strip_prefix
-from classnorm.continual.strategies import MemoryConfig, Strategy, StreamProblem, strategy_named
+from classnorm.continual.strategies import Strategy, StreamProblem, configure, strategy_named
 from classnorm.continual.stream import TaskStream
-from classnorm.errors import ConfigError, DivergedError, unknown_name
+from classnorm.errors import ConfigError, DivergedError
 from classnorm.progress import OnProgress, Progress
 
 __all__ = ["StreamResult", "configure", "run_stream"]
@@ -42,24 +41,6 @@ class StreamResult:
     """Training time, without the recording of logits."""
     learner: Learner
     """The learner after the last task."""
-
-
-def configure(stream: TaskStream, strategy: str, **changes: Any) -> StreamConfig:
-    """The settings of a strategy for a stream, with some fields changed.
-
-    There is no final ReLU if the features of the first task have either sign, and on SUN the memory is halved.
-    """
-    kind, dataset = strategy_named(strategy).Config, stream.dataset
-    names = [f.name for f in fields(kind)]
-    for name in changes:
-        if name not in names:
-            raise unknown_name("setting", name, names)
-    config = kind()
-    if isinstance(config, ContinualConfig):
-        config = replace(config, final_relu=bool((dataset.features[stream.train(0)] >= 0).all()))
-    if isinstance(config, MemoryConfig) and dataset.benchmark == "SUN":
-        config = replace(config, memory_per_class=5)
-    return replace(config, **changes)
 
 
 def run_stream(

@@ -6,16 +6,17 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
 from classnorm.data.dataset import IntArray
 from classnorm.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["TaskStream"]
 
@@ -145,6 +146,8 @@ class TaskStream:
 
     def tensors(self, task: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """A task as tensors for other libraries: train_x, train_y, test_x, test_y, in the joint label space."""
+        import torch
+
         train, test = self.train(task), self.test(task)
         x, test_x = (torch.from_numpy(self.dataset.features[rows].astype(np.float32)) for rows in (train, test))
         return x, torch.from_numpy(self.labels[train]), test_x, torch.from_numpy(self.labels[test])

@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from classnorm.encoders.convnet import ConvNet, load_convnet
 from classnorm.encoders.describing import Descriptors, describe, join
-from classnorm.encoders.efficientnet_lite import load_efficientnet_lite
 from classnorm.encoders.encoder import Encoder
-from classnorm.encoders.extraction import Extraction, encode_images, extract_features
-from classnorm.encoders.huggingface import load_huggingface
-from classnorm.encoders.image_inputs import ImageInputs
 from classnorm.encoders.preprocessing import Preprocessing
 from classnorm.encoders.text import TEXT_ENCODERS, TextEncoder, load_text_encoder
 from classnorm.errors import ConfigError, ModelError, unknown_name
-from classnorm.plugins import plugins
+from classnorm.late import Late, late_names
+from classnorm.plugins import Registry
+
+if TYPE_CHECKING:
+    from classnorm.encoders.convnet import ConvNet
+    from classnorm.encoders.extraction import Extraction, encode_images, extract_features
+    from classnorm.encoders.image_inputs import ImageInputs
 
 __all__ = [
     "ENCODERS",
@@ -31,6 +30,7 @@ __all__ = [
     "ImageInputs",
     "Preprocessing",
     "TextEncoder",
+    "check_encoder",
     "describe",
     "encode_images",
     "extract_features",
@@ -45,17 +45,30 @@ __all__ = [
 Loader = Callable[[str, int | None, Path | None], Encoder]
 """(name, image size, file or folder of weights) → encoder."""
 
-ENCODERS: dict[str, Loader] = {
-    "efficientnet-lite0": load_efficientnet_lite,
-    "efficientnet-lite1": load_efficientnet_lite,
-    "efficientnet-lite2": load_efficientnet_lite,
-    "resnet18": lambda name, size, weights: load_huggingface("hf:microsoft/resnet-18", size, weights),
-    "convnet": load_convnet,
-    "convnet-gray": load_convnet,
-}
-ENCODERS.update(plugins("classnorm.encoders"))
+ENCODERS: Registry[Loader] = Registry(
+    "classnorm.encoders",
+    None,
+    {
+        "efficientnet-lite0": f"{__name__}.efficientnet_lite:load_efficientnet_lite",
+        "efficientnet-lite1": f"{__name__}.efficientnet_lite:load_efficientnet_lite",
+        "efficientnet-lite2": f"{__name__}.efficientnet_lite:load_efficientnet_lite",
+        "resnet18": f"{__name__}.huggingface:load_resnet18",
+        "convnet": f"{__name__}.convnet:load_convnet",
+        "convnet-gray": f"{__name__}.convnet:load_convnet",
+    },
+)
 
 _SMALLEST = 16  # pixels; minimum for a network that halves the image several times
+
+__getattr__ = late_names(__name__, ".convnet", ".extraction", ".image_inputs")  # they need PyTorch
+
+
+def check_encoder(name: str, size: int | None = None) -> None:
+    """Raise a `ConfigError` for an unknown encoder or a size that is too small."""
+    if size is not None and size < _SMALLEST:
+        raise ConfigError(f"size {size} px is too small for an encoder; it must be at least {_SMALLEST}")
+    if not name.startswith("hf:") and name not in ENCODERS:
+        raise unknown_name("encoder", name, [*ENCODERS, "hf:ID-OR-FOLDER"])
 
 
 def load_encoder(name: str, size: int | None = None, weights: str | Path | None = None) -> Encoder:
@@ -65,16 +78,17 @@ def load_encoder(name: str, size: int | None = None, weights: str | Path | None 
         size: side of the input image in pixels; None for the default of the network.
         weights: file (`.safetensors` or `.pth`; for hf a folder) to use instead of the default weights.
     """
-    if size is not None and size < _SMALLEST:
-        raise ConfigError(f"size {size} px is too small for an encoder; it must be at least {_SMALLEST}")
-    if not name.startswith("hf:") and name not in ENCODERS:
-        raise unknown_name("encoder", name, [*ENCODERS, "hf:ID-OR-FOLDER"])
-    loader = ENCODERS.get(name, load_huggingface)
-    return loader(name, size, None if weights is None else Path(weights))
+    check_encoder(name, size)
+    loader = ENCODERS[name] if name in ENCODERS else Late(f"{__name__}.huggingface", "load_huggingface")
+    encoder: Encoder = loader(name, size, None if weights is None else Path(weights))
+    return encoder
 
 
 def frozen_encoder(name: str, size: int | None = None, weights: str | Path | None = None) -> Encoder:
     """Load an encoder for inference. Encoders without trained weights get the same random weights every time."""
+    check_encoder(name, size)
+    import torch
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return load_encoder(name, size, weights)

@@ -7,16 +7,16 @@ import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
-import safetensors.torch
-import torch
 from PIL import Image
-from torch import Tensor, nn
 
 from classnorm.encoders.preprocessing import Preprocessing
 from classnorm.errors import ConfigError, ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 __all__ = ["Encoder", "load_weights", "required"]
 
@@ -70,6 +70,9 @@ def required(module: str, extra: str, encoder: str) -> Any:
 
 def load_weights(module: nn.Module, path: Path) -> None:
     """Load a `.safetensors` or `.pth` file into `module`; only tensors are unpickled, and all names must match."""
+    import safetensors.torch
+    import torch
+
     if not path.is_file():
         raise ModelError(f"{path}: no such file of weights")
     try:

@@ -14,7 +14,7 @@ from classnorm.encoders.encoder import Encoder, required
 from classnorm.encoders.preprocessing import Interpolation, Preprocessing
 from classnorm.errors import ModelError
 
-__all__ = ["load_huggingface", "load_pretrained", "not_loaded"]
+__all__ = ["load_huggingface", "load_pretrained", "load_resnet18", "not_loaded"]
 
 _SQUASHED_FROM = 384  # ConvNeXT processors crop smaller images and squash larger ones
 _PROCESSOR_FILES = {"AutoImageProcessor": "preprocessor_config.json", "AutoTokenizer": "a tokenizer"}
@@ -94,6 +94,11 @@ def load_huggingface(name: str, size: int | None = None, weights: Path | None = 
         raise ModelError(f"{source}: gives no image features at {preprocessing.crop} px ({error})") from error
     revision = getattr(model.config, "_commit_hash", None)
     return Encoder(name, module, preprocessing, d_z, f"{source}@{revision}" if revision else source)
+
+
+def load_resnet18(name: str, size: int | None = None, weights: Path | None = None) -> Encoder:
+    """Load ResNet-18."""
+    return load_huggingface("hf:microsoft/resnet-18", size, weights)
 
 
 def _preprocessing(processor: dict[str, Any], source: str) -> Preprocessing:

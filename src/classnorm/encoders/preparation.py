@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from classnorm.data import Split, ZeroShotDataset, load_bundle, save_bundle
 from classnorm.data.bundle import provenance_of, read_npz, texts
@@ -17,10 +17,13 @@ from classnorm.data.descriptions import Descriptions, match_names, read_descript
 from classnorm.data.image_table import Images, ImageTable
 from classnorm.data.images import image_signature, read_images
 from classnorm.data.validation import stratified
-from classnorm.encoders import Encoder, Preprocessing, describe, extract_features
+from classnorm.encoders import Encoder, Preprocessing, describe
 from classnorm.errors import ConfigError, DataError
 from classnorm.progress import OnProgress
 from classnorm.results.run_folder import write_arrays
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Prepared", "described", "joined_to", "prepare", "with_split"]
 
@@ -143,6 +146,8 @@ def prepare(
     finish(table)  # raises errors before hours are spent on features
     is_new = not _refreshed(table, encoder, bundle, finish, strict)
     if is_new:
+        from classnorm.encoders.extraction import extract_features  # PyTorch
+
         extract_features(table, encoder, bundle, device=device, strict=strict, finish=finish, progress=progress)
     dataset = load_bundle(bundle)
     skipped = json.loads(dataset.provenance.get("skipped", "{}"))

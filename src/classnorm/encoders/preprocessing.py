@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from PIL import Image
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["Interpolation", "Pixels", "Preprocessing"]
 
@@ -58,10 +59,14 @@ class Preprocessing:
 
         The memory format is channels last, which makes convolutions faster.
         """
+        import torch
+
         mean, std = (torch.tensor(v, dtype=torch.float32, device=pixels.device) for v in (self.mean, self.std))
         return ((pixels.to(torch.float32) - mean) / std).permute(0, 3, 1, 2)
 
     def __call__(self, images: npt.NDArray[Any] | Sequence[Image.Image]) -> Tensor:
         """Return [n, channels, crop, crop] from images, or from bytes [n, height, width, 3] or [n, height, width]."""
+        import torch
+
         converted = (Image.fromarray(image) if isinstance(image, np.ndarray) else image for image in images)
         return self.normalize(torch.from_numpy(np.stack([self.pixels(image) for image in converted])))

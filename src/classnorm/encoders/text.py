@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from classnorm.encoders.encoder import required
-from classnorm.encoders.huggingface import load_pretrained, not_loaded
 from classnorm.errors import ModelError, unknown_name
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["TEXT_ENCODERS", "TextEncoder", "load_text_encoder"]
 
@@ -51,16 +51,18 @@ class TextEncoder:
         """Return everything that determines the vectors, as JSON."""
         return {"name": self.name, "weights": self.weights, "sha256": self.checksum}
 
-    @torch.inference_mode()
     def encode(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         """Encode sentences as unit vectors [n, d]: the text features of models like CLIP, else the mean over tokens."""
+        import torch
+
         tokenizer, model, longest, padding = self._loaded
         distinct = sorted(set(sentences), key=lambda text: (len(text), text))  # batches of similar lengths
         vectors: dict[str, npt.NDArray[np.float32]] = {}
         for start in range(0, len(distinct), _BATCH_SIZE):
             batch = distinct[start : start + _BATCH_SIZE]
             tokens = tokenizer(batch, padding=padding, truncation=True, max_length=longest, return_tensors="pt")
-            pooled = torch.nn.functional.normalize(_pooled(model, tokens), dim=1)
+            with torch.inference_mode():
+                pooled = torch.nn.functional.normalize(_pooled(model, tokens), dim=1)
             vectors |= dict(zip(batch, pooled.float().numpy(), strict=True))
         table = np.stack([vectors[text] for text in sentences])
         if not np.isfinite(table).all():
@@ -70,6 +72,8 @@ class TextEncoder:
     @cached_property
     def _loaded(self) -> tuple[Any, Any, int, bool | str]:
         """Tokenizer, model, maximum number of tokens, and padding."""
+        from classnorm.encoders.huggingface import load_pretrained
+
         model, tokenizer, _ = load_pretrained(
             self.name, "text", str(self.folder), "AutoTokenizer", local_files_only=True
         )
@@ -92,6 +96,8 @@ def load_text_encoder(name: str) -> TextEncoder:
     source = name.removeprefix("hf:")
     if Path(source).is_dir():
         return TextEncoder(name, Path(source), source)
+    from classnorm.encoders.huggingface import not_loaded
+
     hub = required("huggingface_hub", "text", name)
     try:
         folder = Path(hub.snapshot_download(source, allow_patterns=list(_FILES)))
@@ -104,7 +110,7 @@ def _pooled(model: Any, tokens: Any) -> Tensor:
     """Return one vector per sentence, [n, d]."""
     if hasattr(model, "get_text_features"):
         features = model.get_text_features(**tokens)
-        pooled: Tensor = features if isinstance(features, Tensor) else features.pooler_output
+        pooled: Tensor = getattr(features, "pooler_output", features)
         return pooled
     known = inspect.signature(model.forward).parameters  # some models have no token types
     last: Tensor = model(**{key: value for key, value in tokens.items() if key in known})["last_hidden_state"]

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import joblib
-import torch
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from classnorm.data import ZeroShotDataset
@@ -168,6 +167,8 @@ def _perform_in_worker(plugins: LoadedPlugins, task: Task, folder: Path, threads
 def perform(task: Task, folder: Path, threads: int | None) -> None:
     """Run a task in this process, unless another process has finished it."""
     if threads is not None:
+        import torch
+
         torch.set_num_threads(threads)
     make_folder(folder)
     with locked(folder):

@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
@@ -24,8 +23,10 @@ from classnorm.metrics import GZSLScores, gzsl_scores, side_scores
 from classnorm.progress import Announce
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import ENCODER, RESULT, Result, write_arrays, write_result
-from classnorm.scoring import CalibratedFit, Scorer, fit_calibrated
 from classnorm.training import Device, pick_device
+
+if TYPE_CHECKING:
+    from classnorm.scoring import CalibratedFit, Scorer
 
 __all__ = ["Experiment", "dataset_record", "run", "score", "versions"]
 
@@ -82,6 +83,8 @@ def run(
         context = FitContext(
             pick_device(device), None, folder / "checkpoint" / "training.safetensors", checkpoint_every, resume
         )
+        from classnorm.scoring import fit_calibrated  # PyTorch
+
         make_folder(folder)
         (folder / RESULT).unlink(missing_ok=True)  # after all checks, which must not cost an earlier result
         fitted = fit_calibrated(experiment.job, context, announce)
@@ -107,6 +110,8 @@ def _finished(experiment: Experiment, folder: Path) -> Result:
 
 
 def _document(experiment: Experiment, fitted: CalibratedFit, scores: GZSLScores) -> dict[str, Any]:
+    import torch
+
     return {
         "key": experiment.key,
         "dataset": dataset_record(experiment.dataset),

@@ -27,7 +27,6 @@ from classnorm.methods.space import grid
 from classnorm.metrics import Calibration, SideScores, calibrated_scores, choose_calibration
 from classnorm.progress import OnProgress, Progress
 from classnorm.results.run_folder import write_arrays
-from classnorm.scoring.calibrated import validate
 from classnorm.training import pick_device
 
 __all__ = ["SearchConfig", "Trial", "ValidationTask", "search", "trials_csv", "write_recipe"]
@@ -93,6 +92,8 @@ class ValidationTask:
         return digest([self.job.key, self.config.validation, self.split])[:16]
 
     def run(self, folder: Path) -> None:
+        from classnorm.scoring.calibrated import validate  # PyTorch
+
         sides = validate(self.job, self.split, FitContext(pick_device())).sides
         arrays = {key: value for key, value in asdict(sides).items() if isinstance(value, np.ndarray)}
         write_arrays(folder / self.marker, arrays)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import nn
 
-from classnorm.continual import StreamConfig, StreamResult, TaskStream, run_stream
+from classnorm.continual import StreamConfig, TaskStream
 from classnorm.data import ZeroShotDataset
-from classnorm.encoders import ImageInputs, load_encoder
+from classnorm.encoders import load_encoder
 from classnorm.errors import ConfigError, DataError
 from classnorm.experiments.experiment import dataset_record, versions
 from classnorm.files import cache_folder, digest, locked, make_folder, write_json
@@ -22,6 +20,13 @@ from classnorm.progress import OnProgress
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import RESULT, Result, result_file
 from classnorm.training import Device, pick_device
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from classnorm.continual import StreamResult
+    from classnorm.encoders import ImageInputs
 
 __all__ = ["BIASES", "ContinualExperiment", "ImageMode", "run_continual"]
 
@@ -45,6 +50,10 @@ class ImageMode:
         """The encoder's network, initialized by the seed if not pretrained, and the decoded images."""
         if dataset.images is None and (self.folder is None or dataset.image_files is None):
             raise DataError(f"{dataset.name}: has no images; name the folder of its image files with `images=DIR`")
+        import torch
+
+        from classnorm.encoders import ImageInputs
+
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             encoder = load_encoder(self.encoder, self.size)
@@ -114,6 +123,10 @@ def run_continual(
     with locked(folder):
         if resume and result_file(folder).is_file():
             return _read(experiment, folder)
+        import torch
+
+        from classnorm.continual import run_stream
+
         where = pick_device(device)
         images = experiment.images
         encoder, inputs = images.load(experiment.dataset, experiment.seed, where) if images else (None, None)

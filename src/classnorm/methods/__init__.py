@@ -52,7 +52,7 @@ _NAMES = (
     "kernel",
 )
 
-__getattr__ = late_names(__name__, *(f"{__name__}.{module}" for module in ("model", *_NAMES)))  # they need PyTorch
+__getattr__ = late_names(__name__, ".model", *(f".{name}" for name in _NAMES))  # they need PyTorch
 
 
 class _Methods(Registry[Method]):

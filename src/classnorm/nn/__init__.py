@@ -43,6 +43,4 @@ __all__ = [
     "weight_variance",
 ]
 
-__getattr__ = late_names(
-    __name__, *(f"{__name__}.{part}" for part in ("initialization", "logits", "normalization", "embedder", "geometry"))
-)
+__getattr__ = late_names(__name__, ".initialization", ".logits", ".normalization", ".embedder", ".geometry")

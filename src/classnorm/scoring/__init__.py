@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from classnorm.data import ZeroShotDataset
+from classnorm.late import late_names
 from classnorm.methods import FitContext, FitJob, resolve
-from classnorm.scoring.calibrated import CalibratedFit, fit_calibrated
-from classnorm.scoring.scorer import Scorer, Top
 from classnorm.training import Device, pick_device
 
+if TYPE_CHECKING:
+    from classnorm.scoring.calibrated import CalibratedFit, fit_calibrated
+    from classnorm.scoring.scorer import Scorer, Top
+
 __all__ = ["CalibratedFit", "Scorer", "Top", "fit", "fit_calibrated"]
+
+__getattr__ = late_names(__name__, ".scorer", ".calibrated")  # they need PyTorch
 
 
 def fit(
@@ -32,5 +37,7 @@ def fit(
     >>> scorer.scores(data.features[:5]).shape
     (5, 10)
     """
+    from classnorm.scoring.calibrated import fit_calibrated
+
     job = FitJob(dataset, *resolve(dataset, method, recipe, **changes), seed)
     return fit_calibrated(job, FitContext(pick_device(device))).scorer

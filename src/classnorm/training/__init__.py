@@ -36,4 +36,4 @@ __all__ = [
     "train",
 ]
 
-__getattr__ = late_names(__name__, *(f"{__name__}.{part}" for part in ("seeding", "epochs", "loop")))  # PyTorch
+__getattr__ = late_names(__name__, ".seeding", ".epochs", ".loop")  # they need PyTorch

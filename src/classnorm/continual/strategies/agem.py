@@ -6,22 +6,14 @@ Chaudhry et al.: Efficient Lifelong Learning with A-GEM, ICLR 2019.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from classnorm.continual.strategies.memory import MemoryConfig, MemoryStrategy
+from classnorm.continual.strategies.memory import MemoryStrategy
+from classnorm.continual.strategies.settings import AGEMConfig
 
 __all__ = ["AGEM", "AGEMConfig", "project_"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AGEMConfig(MemoryConfig):
-    """Defaults of the authors' release."""
-
-    memory_batch: int = 128
-    """Remembered rows that give the reference gradient of a step."""
 
 
 class AGEM(MemoryStrategy):

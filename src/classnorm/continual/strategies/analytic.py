@@ -8,55 +8,25 @@ for all classes alike.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from classnorm.continual.config import StreamConfig
 from classnorm.continual.grid import Grid
 from classnorm.continual.model import Learner
 from classnorm.continual.record import strip_prefix
+from classnorm.continual.strategies.settings import AnalyticConfig
 from classnorm.continual.strategies.strategy import Strategy, StreamProblem
 from classnorm.errors import ConfigError
-from classnorm.methods.kernel import DescriptorKernel, KernelConfig, KernelModel, build, solve
-from classnorm.methods.parts.placement import GeometryConfig
+from classnorm.methods.kernel import DescriptorKernel, KernelModel, build, solve
 from classnorm.nn.geometry import FeatureMoments
 from classnorm.progress import OnProgress, Progress
 
 __all__ = ["Analytic", "AnalyticConfig", "KernelLearner"]
 
 _BLOCK = 4096  # rows added at once
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnalyticConfig(StreamConfig, GeometryConfig):
-    """Settings of the method `kernel` in closed form; all but `length` have the same defaults."""
-
-    ridge: float = KernelConfig.ridge
-    """Penalty of the regression from descriptors to class means."""
-    spread: float = KernelConfig.spread
-    """Descriptors are divided by their standard deviation over the seen classes to this power."""
-    bandwidth: float = KernelConfig.bandwidth
-    """Bandwidth of the Gaussian kernel, relative to the median squared distance of two seen classes."""
-    length: float = 1.0
-    """Prototypes are divided by their length to this power; above 1 it favours classes unlike the seen ones, too much
-    while few classes are seen."""
-    blocks: str = ""
-    """Sizes of the parts of a descriptor that get separate kernels; empty is one kernel for all."""
-    landmarks: int = KernelConfig.landmarks
-    """Maximum number of seen classes that span the kernel's feature space; more are subsampled by the seed."""
-
-    def check(self) -> None:
-        StreamConfig.check(self)
-        self.kernel().check()
-
-    def kernel(self) -> KernelConfig:
-        """The same settings for the method."""
-        names = [field.name for field in fields(AnalyticConfig) if field.name != "bias"]
-        return KernelConfig(**{name: getattr(self, name) for name in names}, closed_form=True)
 
 
 class KernelLearner(Learner):

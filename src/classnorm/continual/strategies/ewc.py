@@ -6,23 +6,14 @@ networks, PNAS 2017.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from classnorm.continual.strategies.importance import ImportanceConfig, ImportanceStrategy
+from classnorm.continual.strategies.importance import ImportanceStrategy
+from classnorm.continual.strategies.settings import EWCConfig
 from classnorm.continual.strategies.strategy import GradientStrategy
 
 __all__ = ["EWC", "EWCConfig"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EWCConfig(ImportanceConfig):
-    """Defaults of the authors' release."""
-
-    penalty: float = 10.0
-    decay: float = 0.99
 
 
 class EWC(ImportanceStrategy):

@@ -4,33 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from classnorm.continual.config import ContinualConfig
 from classnorm.continual.record import add_prefix, strip_prefix
+from classnorm.continual.strategies.settings import ImportanceConfig
 from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
 
 __all__ = ["ImportanceConfig", "ImportanceStrategy", "mean_over_gradients"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImportanceConfig(ContinualConfig):
-    """Strength of the penalty. Subclasses have the defaults of the authors' releases."""
-
-    penalty: float
-    """Weight of the penalty Σ importance · (weight − weight after the last task)²."""
-    decay: float
-    """Factor applied to the importances so far before those of a new task are added."""
-    importance_batch: int = 8
-    """Rows per gradient when importances are computed; 1 is exact and slow."""
-
-    def check(self) -> None:
-        super().check()
-        self.at_least(0.0, "penalty", "decay")
-        self.at_least(1, "importance_batch")
 
 
 class ImportanceStrategy(GradientStrategy):

@@ -7,33 +7,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from classnorm.continual.config import ContinualConfig
 from classnorm.continual.record import add_prefix, strip_prefix
+from classnorm.continual.strategies.settings import LwFConfig
 from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
 from classnorm.nn import cosine_logits
 
 __all__ = ["LwF", "LwFConfig"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LwFConfig(ContinualConfig):
-    """Settings of the distillation."""
-
-    temperature: float = 2.0
-    """Divides the logits of both learners before they are compared."""
-    distillation: float = 1.0
-    """Weight of the distillation loss; the loss of the task has weight 1."""
-
-    def check(self) -> None:
-        super().check()
-        self.at_least(0.0, "distillation")
-        self.at_least(1e-3, "temperature")
 
 
 class LwF(GradientStrategy):

@@ -5,23 +5,14 @@ Aljundi et al.: Memory Aware Synapses, ECCV 2018.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from classnorm.continual.strategies.importance import ImportanceConfig, ImportanceStrategy
+from classnorm.continual.strategies.importance import ImportanceStrategy
+from classnorm.continual.strategies.settings import MASConfig
 from classnorm.continual.strategies.strategy import GradientStrategy
 
 __all__ = ["MAS", "MASConfig"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MASConfig(ImportanceConfig):
-    """Defaults of the authors' release."""
-
-    penalty: float = 1e-4
-    decay: float = 0.95
 
 
 class MAS(ImportanceStrategy):

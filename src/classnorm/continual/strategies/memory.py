@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from classnorm.continual.config import ContinualConfig
+from classnorm.continual.strategies.settings import MemoryConfig
 from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
 
 __all__ = ["MemoryConfig", "MemoryStrategy"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryConfig(ContinualConfig):
-    """Size of the memory and of the batches drawn from it."""
-
-    memory_per_class: int = 10
-    """Training rows to remember per class."""
-    memory_batch: int = 32
-    """Remembered rows per step."""
-
-    def check(self) -> None:
-        super().check()
-        self.at_least(1, "memory_per_class", "memory_batch")
 
 
 class MemoryStrategy(GradientStrategy):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from classnorm.continual.strategies.memory import MemoryConfig, MemoryStrategy
+from classnorm.continual.strategies.memory import MemoryStrategy
+from classnorm.continual.strategies.settings import MemoryConfig
 
 __all__ = ["Replay"]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from classnorm import analysis
+from classnorm import analysis, nn
 from classnorm.data import ZeroShotDataset, load, simulate
-from classnorm.nn import logit_variance
 from classnorm.reproduce.figures.figure import benchmarks_and_apy
 from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact, Plot, Series, Table
@@ -22,7 +21,7 @@ def variance_formula(reproduction: Reproduction) -> Artifact:
     dimensions = [_SMALLEST_DIMENSION]
     while dimensions[-1] < reproduction.effort.formula_dimension:
         dimensions.append(2 * dimensions[-1])
-    predicted = [logit_variance(1.0, d) for d in dimensions]
+    predicted = [nn.logit_variance(1.0, d) for d in dimensions]
     gaussians = analysis.formula_on_gaussians(dimensions)
     ratios = [m / p for m, p in zip(gaussians["mean"], predicted, strict=True)]
     verdicts = [
@@ -36,7 +35,7 @@ def variance_formula(reproduction: Reproduction) -> Artifact:
     boxes, rows = [], []
     for label, dataset in _raw_data(reproduction):
         values = analysis.formula_on_features(dataset)
-        formula, total, between = logit_variance(1.0, dataset.d_z), mean(values["total"]), mean(values["between"])
+        formula, total, between = nn.logit_variance(1.0, dataset.d_z), mean(values["total"]), mean(values["between"])
         boxes.append(Series(label, "measured", [formula], values["total"]))
         rows.append([label, str(dataset.d_z), *(f"{value:.2e}" for value in (formula, total, between))])
         verdicts.append(

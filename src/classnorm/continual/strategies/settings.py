@@ -1,0 +1,117 @@
+"""Settings of each strategy. They load without PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from classnorm.continual.config import ContinualConfig, StreamConfig
+from classnorm.methods.settings.kernel import KernelConfig
+from classnorm.methods.settings.parts import GeometryConfig
+
+__all__ = [
+    "AGEMConfig",
+    "AnalyticConfig",
+    "EWCConfig",
+    "ImportanceConfig",
+    "LwFConfig",
+    "MASConfig",
+    "MemoryConfig",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryConfig(ContinualConfig):
+    """Size of the memory and of the batches drawn from it."""
+
+    memory_per_class: int = 10
+    """Training rows to remember per class."""
+    memory_batch: int = 32
+    """Remembered rows per step."""
+
+    def check(self) -> None:
+        super().check()
+        self.at_least(1, "memory_per_class", "memory_batch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AGEMConfig(MemoryConfig):
+    """Defaults of the authors' release."""
+
+    memory_batch: int = 128
+    """Remembered rows that give the reference gradient of a step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportanceConfig(ContinualConfig):
+    """Strength of the penalty. Subclasses have the defaults of the authors' releases."""
+
+    penalty: float
+    """Weight of the penalty Σ importance · (weight − weight after the last task)²."""
+    decay: float
+    """Factor applied to the importances so far before those of a new task are added."""
+    importance_batch: int = 8
+    """Rows per gradient when importances are computed; 1 is exact and slow."""
+
+    def check(self) -> None:
+        super().check()
+        self.at_least(0.0, "penalty", "decay")
+        self.at_least(1, "importance_batch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EWCConfig(ImportanceConfig):
+    """Defaults of the authors' release."""
+
+    penalty: float = 10.0
+    decay: float = 0.99
+
+
+@dataclass(frozen=True, kw_only=True)
+class MASConfig(ImportanceConfig):
+    """Defaults of the authors' release."""
+
+    penalty: float = 1e-4
+    decay: float = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class LwFConfig(ContinualConfig):
+    """Settings of the distillation."""
+
+    temperature: float = 2.0
+    """Divides the logits of both learners before they are compared."""
+    distillation: float = 1.0
+    """Weight of the distillation loss; the loss of the task has weight 1."""
+
+    def check(self) -> None:
+        super().check()
+        self.at_least(0.0, "distillation")
+        self.at_least(1e-3, "temperature")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyticConfig(StreamConfig, GeometryConfig):
+    """Settings of the method `kernel` in closed form; all but `length` have the same defaults."""
+
+    ridge: float = KernelConfig.ridge
+    """Penalty of the regression from descriptors to class means."""
+    spread: float = KernelConfig.spread
+    """Descriptors are divided by their standard deviation over the seen classes to this power."""
+    bandwidth: float = KernelConfig.bandwidth
+    """Bandwidth of the Gaussian kernel, relative to the median squared distance of two seen classes."""
+    length: float = 1.0
+    """Prototypes are divided by their length to this power; above 1 it favours classes unlike the seen ones, too much
+    while few classes are seen."""
+    blocks: str = ""
+    """Sizes of the parts of a descriptor that get separate kernels; empty is one kernel for all."""
+    landmarks: int = KernelConfig.landmarks
+    """Maximum number of seen classes that span the kernel's feature space; more are subsampled by the seed."""
+
+    def check(self) -> None:
+        StreamConfig.check(self)
+        self.kernel().check()
+
+    def kernel(self) -> KernelConfig:
+        """The same settings for the method."""
+        names = [field.name for field in fields(AnalyticConfig) if field.name != "bias"]
+        return KernelConfig(**{name: getattr(self, name) for name in names}, closed_form=True)
