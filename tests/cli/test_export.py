@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from classnorm import Scorer
-from classnorm.cli import export as command
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +56,7 @@ print(json.dumps([names[c] for c in best]))"""
 def quick(exported: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The command without the export itself."""
     files = [exported[0] / name for name in ("world.onnx", "world.prototypes.onnx")]
-    monkeypatch.setattr(command, "export_onnx", lambda scorer, path, opset: files)
+    monkeypatch.setattr("classnorm.scoring.onnx_export.export_onnx", lambda scorer, path, opset: files)
     return files
 
 
@@ -73,7 +72,7 @@ def test_json_names_the_files_with_their_checksums(classnorm: Command, trained: 
 def test_a_model_that_takes_no_new_classes_is_announced(
     classnorm: Command, trained: Path, quick: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "export_onnx", lambda scorer, path, opset: quick[:1])
+    monkeypatch.setattr("classnorm.scoring.onnx_export.export_onnx", lambda scorer, path, opset: quick[:1])
     assert "no classes can be added to any.onnx" in classnorm("export", trained, "any.onnx").err
     assert classnorm("export", trained, "any.onnx", "--quiet").err == ""
 

@@ -9,7 +9,6 @@ from classnorm.data.validation import hold_out
 from classnorm.methods import METHODS, FitContext
 from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.metrics import SideScores, calibration_curves, side_scores
-from classnorm.scoring import Scorer
 
 __all__ = ["SCALES", "seen_scale_curves"]
 
@@ -25,10 +24,12 @@ def seen_scale_curves(
     Validation holds out the paper's number of pseudo-unseen classes (a fifth of the seen ones for other datasets) and
     as many rows of the other classes. The test set excludes the held-out classes.
     """
-    n_unseen = _PSEUDO_UNSEEN.get(dataset.benchmark or "", max(1, int(dataset.seen.sum()) // 5))
-    part = hold_out(dataset, n_unseen, None, seed)
     import torch
 
+    from classnorm.scoring import Scorer
+
+    n_unseen = _PSEUDO_UNSEEN.get(dataset.benchmark or "", max(1, int(dataset.seen.sum()) // 5))
+    part = hold_out(dataset, n_unseen, None, seed)
     model = METHODS["classnorm"].fit(part, config, seed, FitContext(torch.device("cpu"))).model
 
     def sides(data: ZeroShotDataset) -> SideScores:

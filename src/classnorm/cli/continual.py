@@ -14,6 +14,7 @@ from classnorm.cli.run_options import RunOptions
 from classnorm.continual import STRATEGIES, TaskStream, configure, read_image_split
 from classnorm.continual.strategies import strategy_config
 from classnorm.data import ZeroShotDataset
+from classnorm.encoders import check_encoder
 from classnorm.errors import ConfigError
 from classnorm.experiments.engine import Engine
 from classnorm.experiments.experiment import dataset_record
@@ -72,6 +73,10 @@ class Continual(SettingsCommand):
 
     def run(self) -> None:
         seeds = self.training.seed_numbers()
+        if self.encoder is not None:
+            check_encoder(self.encoder, self.size)
+        if self.calibrate and not self.validation_tasks:
+            raise ConfigError("--calibrate needs tasks to choose a bias on; add --validation-tasks 3")
         dataset = self.dataset.load(self.data, self.output.quiet)
         if self.image_split is not None:
             split = read_image_split(self.image_split, dataset.image_files)
@@ -79,8 +84,6 @@ class Continual(SettingsCommand):
         experiments = [self._experiment(dataset, seed) for seed in seeds]
         suffix = {True: "-cn", False: "-plain", None: ""}[getattr(experiments[0].config, "class_norm", None)]
         out = self.training.out or Path("runs") / dataset.name / f"continual-{self.strategy}{suffix}"
-        if self.calibrate and not self.validation_tasks:
-            raise ConfigError("--calibrate needs tasks to choose a bias on; add --validation-tasks 3")
         chosen = self._validated(experiments, out) if self.validation_tasks else []
         experiments = [choice.experiment for choice in chosen] or experiments
         results = []
@@ -113,6 +116,7 @@ class Continual(SettingsCommand):
         if mode and self.strategy == "analytic":
             raise ConfigError("strategy analytic learns from fixed features; leave out --encoder")
         config = configure(stream, self.strategy, **(mode.settings if mode else {}) | self.set_values)
+        config.check()
         return ContinualExperiment(dataset, self.strategy, config, seed, tasks, images=mode)
 
     def _validated(self, experiments: Sequence[ContinualExperiment], out: Path) -> list[Chosen]:

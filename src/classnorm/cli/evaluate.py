@@ -15,6 +15,7 @@ from classnorm.metrics import Calibration, gzsl_scores
 from classnorm.report import SCORES, rich_table
 from classnorm.results.artifact import Table
 from classnorm.results.numbers import json_number, number_text
+from classnorm.results.run_folder import model_files
 
 if TYPE_CHECKING:
     from classnorm.scoring import Scorer
@@ -41,6 +42,7 @@ class Evaluate(Command):
 
     def run(self) -> None:
         calibration = None if self.calibration is None else Calibration.parse(self.calibration)
+        model_files(self.model)  # must exist
         dataset = self.dataset.load(self.data, self.output.quiet)
         from classnorm.scoring import Scorer  # PyTorch
 

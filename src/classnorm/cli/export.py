@@ -12,6 +12,7 @@ import tyro
 from classnorm.cli.console import notice, print_json
 from classnorm.cli.options import Command, ModelArgument, OutputOptions
 from classnorm.errors import ConfigError
+from classnorm.results.run_folder import model_files
 
 _HINT = """
   session = onnxruntime.InferenceSession("{file}")
@@ -43,6 +44,7 @@ class Export(Command):
     def run(self) -> None:
         if self.file.suffix != ".onnx":
             raise ConfigError(f"{self.file}: the name of an ONNX file must end in .onnx")
+        model_files(self.model)  # must exist
         from classnorm.scoring import Scorer  # PyTorch
         from classnorm.scoring.onnx_export import export_onnx
 

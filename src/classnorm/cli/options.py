@@ -141,13 +141,15 @@ class MethodCommand(SettingsCommand):
 
     @classmethod
     def _parse(cls, arguments: Sequence[str], program: str) -> Self:
-        from classnorm.methods import METHODS
+        from classnorm.methods import METHODS, recipe_named
 
         name = _choice(cls, arguments, "method")
         presets = ", ".join(METHODS[name].recipes) if name in METHODS else ""
         recipe = _name_hint(f"Preset of {name}: {presets}; or the recipe.json of a search.")
         configs = {name: method.config for name, method in METHODS.items()}
-        return cls._parse_with_settings(arguments, program, "method", configs, recipe=recipe)
+        parsed = cls._parse_with_settings(arguments, program, "method", configs, recipe=recipe)
+        recipe_named(METHODS[name], parsed.recipe)  # raises before data is read
+        return parsed
 
 
 def _fill_in(command: type[Any], arguments: Sequence[str], program: str) -> Any:

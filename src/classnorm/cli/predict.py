@@ -19,7 +19,7 @@ from classnorm.data.table_files import read_descriptors, read_features
 from classnorm.encoders import Encoder, check_encoder, frozen_encoder, recorded_encoder, same_encoder
 from classnorm.errors import ConfigError, DataError
 from classnorm.files import write_json, write_text
-from classnorm.results.run_folder import encoder_file, read_encoder
+from classnorm.results.run_folder import encoder_file, model_files, read_encoder
 from classnorm.training import pick_device
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Predict(Command):
             raise ConfigError(f"--out {self.out}: must end in .csv or .json")
         if self.encoder is not None:
             check_encoder(self.encoder, self.size)
+        model_files(self.model)  # must exist
         from classnorm.scoring import Scorer  # PyTorch
 
         scorer = Scorer.load(self.model, self.device)

@@ -56,10 +56,12 @@ class Search(MethodCommand):
 
     def run(self) -> None:
         check_positive("seeds", self.seeds)
+        self.search.check()
         dataset = self.dataset.load(self.data, self.output.quiet)
         # The search chooses a calibration too, unless one is set.
         default = "validation:grid" if self.search.sampler == "grid" else "validation"
         _, base = resolve(dataset, self.method, self.recipe, **{"calibration": default} | self.set_values)
+        base.check()
         space = self._space(base)
         out = self.out or Path("runs") / dataset.name / f"{self.method}-search-{self.search.sampler}"
         with stage_progress("validation fits", self.output.quiet) as progress:

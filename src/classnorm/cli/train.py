@@ -52,6 +52,7 @@ class Train(MethodCommand):
         prepared = self._prepared()
         dataset = self.dataset.load(self.data, self.output.quiet) if prepared is None else prepared.dataset
         _, config = resolve(dataset, self.method, self.recipe, **self.set_values)
+        config.check()
         out = self.training.out or Path("runs") / dataset.name / f"{self.method}-{Path(self.recipe).stem}"
         folders = self.training.folders(out, seeds, self.output.quiet)
         with progress_display(self.output.quiet) as announce:

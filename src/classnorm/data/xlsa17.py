@@ -6,10 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import Any, Literal
 
-import h5py
 import numpy as np
 import numpy.typing as npt
-import scipy.io
 
 from classnorm.data.dataset import Split, ZeroShotDataset, check_integers
 from classnorm.data.gbu_benchmarks import recognise
@@ -97,6 +95,8 @@ def save_gbu(dataset: ZeroShotDataset, folder: Path, features: str = "features")
         "allclasses_names": np.array(dataset.class_names, dtype=object).reshape(-1, 1),
         **{key: rows.reshape(-1, 1) + 1.0 for key, rows in zip(_LOCATIONS, dataset.split.parts.values(), strict=True)},
     }
+    import scipy.io  # here, because the import takes long
+
     for path, content in ((folder / f"{features}.mat", table), (folder / _SPLITS, splits)):
         with replacing(path) as temporary:
             scipy.io.savemat(temporary, content, do_compression=False)
@@ -104,6 +104,8 @@ def save_gbu(dataset: ZeroShotDataset, folder: Path, features: str = "features")
 
 def read_mat(path: Path, keys: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Any]:
     """Read variables of a MATLAB file (v5 or v7.3), in MATLAB's orientation."""
+    import scipy.io
+
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     try:
@@ -123,6 +125,8 @@ def read_mat(path: Path, keys: Sequence[str], optional: Sequence[str] = ()) -> d
 
 
 def _read_v73(path: Path, variable_names: Sequence[str]) -> dict[str, Any]:
+    import h5py
+
     content: dict[str, Any] = {}
     with h5py.File(path, "r") as file:
         for key in file.keys() & set(variable_names):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ __all__ = [
     "TrainingRows",
     "ZeroShotModel",
     "method_named",
+    "recipe_named",
     "resolve",
 ]
 
@@ -80,11 +82,17 @@ def resolve(
 ) -> tuple[Method, MethodConfig]:
     """The method and its config for a dataset: a recipe with some settings changed."""
     entry = method_named(method)
+    return entry, recipe_named(entry, recipe)(dataset).replace(**changes)
+
+
+def recipe_named(method: Method, recipe: str) -> Callable[[ZeroShotDataset], MethodConfig]:
+    """A recipe of the method, or that of a file."""
     if recipe.endswith(".json"):
-        return entry, read_recipe(Path(recipe), entry).replace(**changes)
-    if recipe not in entry.recipes:
-        raise unknown_name("recipe", recipe, entry.recipes)
-    return entry, entry.recipes[recipe](dataset).replace(**changes)
+        config = read_recipe(Path(recipe), method)
+        return lambda dataset: config
+    if recipe not in method.recipes:
+        raise unknown_name("recipe", recipe, method.recipes)
+    return method.recipes[recipe]
 
 
 def read_recipe(path: Path, method: Method) -> MethodConfig:

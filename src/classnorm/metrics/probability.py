@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
 
 from classnorm.metrics.accuracy import check_scores
 
@@ -48,6 +46,9 @@ def fit_temperature(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     >>> round(fit_temperature([[2.0, 0.0]] * 4, labels=[0, 0, 0, 1]), 3)  # 2 / log 3: three of four are right
     1.82
     """
+    from scipy.optimize import minimize_scalar  # here, because the import takes long
+    from scipy.special import logsumexp
+
     table, index = _check(scores, labels)
     if not table.size:
         return 1.0

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from classnorm.report.plots import COLORS, Style, legend, new_figure, plain, wrapped
 from classnorm.results.artifact import Plot
 from classnorm.results.numbers import number_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["draw"]
 
@@ -92,6 +93,8 @@ def _lines(axes: Axes, plot: Plot, styles: Mapping[str, Style]) -> None:
         if series.low is not None and series.high is not None:
             axes.fill_between(series.x, series.low, series.high, color=style.color, alpha=0.15, linewidth=0)
     if all(value.is_integer() for series in plot.series for value in map(float, series.x)):
+        from matplotlib.ticker import MaxNLocator
+
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if plot.limits:
         axes.set_ylim(*plot.limits)

@@ -6,19 +6,20 @@ import io
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from classnorm.metrics import curve_of
 from classnorm.report.calibration_curves import GroupCurves, Kind, group_curves, shared_values
 from classnorm.report.summary import SCORES, Group, best_group
 from classnorm.results.artifact import Plot, Series
+
+if TYPE_CHECKING:  # the import takes long: only functions that draw do it
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 __all__ = [
     "COLORS",
@@ -124,6 +125,8 @@ def _draw_calibration(axes: Axes, curves: GroupCurves, name: str, style: Style) 
 
 
 def _calibration_handles(curves: Mapping[str, GroupCurves], styles: Mapping[str, Style]) -> list[Line2D]:
+    from matplotlib.lines import Line2D
+
     handles = [
         Line2D([], [], color=styles[label].color, marker=styles[label].marker, label=wrapped(label)) for label in curves
     ]
@@ -137,6 +140,9 @@ def _calibration_handles(curves: Mapping[str, GroupCurves], styles: Mapping[str,
 
 def class_plot(groups: Sequence[Group], styles: Mapping[str, Style]) -> Figure:
     """Sorted accuracies of the unseen and of the seen classes: a line for each model, bars for the best one."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
     best = best_group(groups)
     tested = best.classes.rows > 0
     sides = {"unseen": tested & ~best.classes.seen, "seen": tested & best.classes.seen}
@@ -179,6 +185,8 @@ def training_plot(groups: Sequence[Group]) -> Plot:
 
 def new_figure(height: float, legend_lines: int) -> Figure:
     """A figure as wide as a column of the page, with room for a legend below the plots."""
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(_WIDTH, height + 0.17 * legend_lines), layout="constrained")
 
 
@@ -197,6 +205,8 @@ def plain(axes: Axes) -> None:
 
 def example_grid(images: npt.NDArray[np.uint8], truth: Sequence[str], predicted: Sequence[str]) -> Figure:
     """Test images of unseen classes with the true and the predicted class; wrong predictions in orange."""
+    from matplotlib.figure import Figure
+
     columns = 6
     n_rows = -(-len(images) // columns)
     figure = Figure(figsize=(1.65 * columns, 1.95 * n_rows), layout="constrained")

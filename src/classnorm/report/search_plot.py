@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
 import numpy.typing as npt
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["parallel_coordinates"]
 
@@ -20,6 +19,11 @@ _SCORE = "validation H (%)"
 
 def parallel_coordinates(trials: Sequence[Mapping[str, Any]]) -> Figure:
     """Each trial is `{"settings": {...}, "harmonic": number or None, "state": ...}`; pruned ones are drawn thin."""
+    import matplotlib
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+    from matplotlib.figure import Figure
+
     scored = [trial for trial in trials if trial["harmonic"] is not None]
     names = [name for name in scored[0]["settings"] if len({str(t["settings"][name]) for t in scored}) > 1]
     columns = {name: _axis([trial["settings"][name] for trial in scored]) for name in names}

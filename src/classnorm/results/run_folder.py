@@ -37,6 +37,7 @@ __all__ = [
     "Result",
     "encoder_file",
     "find_results",
+    "model_files",
     "read_encoder",
     "result_file",
     "write_arrays",
@@ -143,6 +144,18 @@ def find_results(paths: Sequence[Path], may_be_empty: bool = False) -> list[Resu
             raise DataError(f"{path}: holds no finished run{trials}; choose a folder with a {RESULT}")
         results |= {result.folder: result for result in reported}
     return list(results.values())
+
+
+def model_files(model: Path) -> tuple[Path, Path]:
+    """The JSON and the tensors of a model, which must exist; `model` is its folder or either file."""
+    names = ("model.json", "model.safetensors")
+    folder = model.parent if model.name in names and not model.is_dir() else model
+    for path in (folder / name for name in names):
+        if not path.is_file():
+            below = min((file.parent for file in folder.glob("*/model.json")), default=None)
+            hint = f"did you mean {below}?" if below else "give the folder of a finished run"
+            raise ModelError(f"{path}: no such file; {hint}")
+    return folder / names[0], folder / names[1]
 
 
 def encoder_file(model: Path) -> Path:

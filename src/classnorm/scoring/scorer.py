@@ -23,6 +23,7 @@ from classnorm.errors import ClassNormError, ConfigError, DataError, ModelError,
 from classnorm.files import replacing, write_json
 from classnorm.methods import METHODS, FitJob, MethodConfig, ZeroShotModel, method_named
 from classnorm.metrics import Calibration, softmax
+from classnorm.results.run_folder import model_files
 from classnorm.training import Device, pick_device
 
 __all__ = ["Scorer", "Top"]
@@ -271,10 +272,9 @@ class Scorer:
     @classmethod
     def load(cls, path: Path | str, device: Device = "auto") -> Scorer:
         """Load a saved scorer; `path` is the folder or either of its files."""
-        folder = Path(path)
-        if folder.name in ("model.json", "model.safetensors") and not folder.is_dir():
-            folder = folder.parent
-        document, content = _read_model(folder)
+        files = model_files(Path(path))
+        folder = files[0].parent
+        document, content = _read_model(*files)
         try:
             if document["method"] not in METHODS:
                 raise ModelError(
@@ -306,23 +306,17 @@ class Scorer:
             ) from error
 
 
-def _read_model(folder: Path) -> tuple[dict[str, Any], bytes]:
+def _read_model(description: Path, tensors: Path) -> tuple[dict[str, Any], bytes]:
     """The JSON document and the bytes of the tensors, checked to belong together."""
-    paths = (folder / "model.json", folder / "model.safetensors")
-    for path in paths:
-        if not path.is_file():
-            below = min((file.parent for file in folder.glob("*/model.json")), default=None)
-            hint = f"did you mean {below}?" if below else "give the folder of a finished run"
-            raise ModelError(f"{path}: no such file; {hint}")
     try:
-        document = json.loads(paths[0].read_text(encoding="utf-8"))
-        content = paths[1].read_bytes()
+        document = json.loads(description.read_text(encoding="utf-8"))
+        content = tensors.read_bytes()
     except (OSError, ValueError) as error:
-        raise ModelError(f"{paths[0]}: not readable ({error}); train the model again") from error
+        raise ModelError(f"{description}: not readable ({error}); train the model again") from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise ModelError(f"{paths[0]}: not a classnorm model; give the folder of a trained one")
+        raise ModelError(f"{description}: not a classnorm model; give the folder of a trained one")
     if document.get("version") != _VERSION:
-        raise ModelError(f"{paths[0]}: model format {document.get('version')} is not understood; update classnorm")
+        raise ModelError(f"{description}: model format {document.get('version')} is not understood; update classnorm")
     if document.get("sha256") != hashlib.sha256(content).hexdigest():
-        raise ModelError(f"{paths[1]}: damaged, or not the file that model.json belongs to; train the model again")
+        raise ModelError(f"{tensors}: damaged, or not the file that model.json belongs to; train the model again")
     return document, content

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from classnorm import analysis
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import TrainingError
 from classnorm.experiments.engine import Engine, run_converging
 from classnorm.files import digest, write_json
+from classnorm.late import Late
 from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.progress import OnProgress
 
 __all__ = ["Diagnosis", "diagnose"]
 
 _MARKER = "diagnosis.json"
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "variance": analysis.training_variance,
-    "smoothness": analysis.gradient_norms,
-    "seen-scales": analysis.seen_scale_curves,
+_FUNCTIONS = {
+    "variance": Late("classnorm.analysis", "training_variance"),
+    "smoothness": Late("classnorm.analysis", "gradient_norms"),
+    "seen-scales": Late("classnorm.analysis", "seen_scale_curves"),
 }
 
 
