@@ -106,8 +106,7 @@ class Continual(SettingsCommand):
 
     @classmethod
     def _parse(cls, arguments: Sequence[str], program: str) -> Self:
-        configs = {name: strategy_config(name) for name in STRATEGIES}
-        return cls._parse_with_settings(arguments, program, "strategy", configs)
+        return cls._parse_with_settings(arguments, program, "strategy", STRATEGIES, strategy_config)
 
     def _experiment(self, dataset: ZeroShotDataset, seed: int) -> ContinualExperiment:
         tasks = _tasks(self.tasks)

@@ -7,7 +7,7 @@ import inspect
 import itertools
 import shlex
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -114,20 +114,27 @@ class SettingsCommand(Command):
 
     @classmethod
     def _parse_with_settings(
-        cls, arguments: Sequence[str], program: str, flag: str, configs: Mapping[str, type[Any]], **fields: Any
+        cls,
+        arguments: Sequence[str],
+        program: str,
+        flag: str,
+        names: Collection[str],
+        config_of: Callable[[str], type[Any]],
+        **fields: Any,
     ) -> Self:
         """Fill in the flags, which include the settings that `--flag NAME` selects."""
         name = _choice(cls, arguments, flag)
-        if name not in configs:
-            raise unknown_name(flag, name, configs)
-        _check_settings(cls, arguments, flag, name, configs)
-        help_text = f"One of {', '.join(configs)}. For the settings of another {flag}: {program} --{flag} NAME --help."
-        fields |= {flag: _name_hint(help_text), "settings": _optional_settings(configs[name])}
+        if name not in names:
+            raise unknown_name(flag, name, names)
+        config = config_of(name)
+        _check_settings(cls, arguments, f"{flag} {name}", config, map(config_of, names))
+        help_text = f"One of {', '.join(names)}. For the settings of another {flag}: {program} --{flag} NAME --help."
+        fields |= {flag: _name_hint(help_text), "settings": _optional_settings(config)}
         fields["command_line"] = tyro.conf.Suppress[tyro.conf.Fixed[str]]
         typed = dataclasses.make_dataclass(
             cls.__name__, fields.items(), bases=(cls,), namespace={"__doc__": cls.__doc__}, frozen=True, kw_only=True
         )
-        filled = _fill_in(typed, _with_truth_values(arguments, configs[name]), program)
+        filled = _fill_in(typed, _with_truth_values(arguments, config), program)
         parsed: Self = dataclasses.replace(filled, command_line=shlex.join([*program.split(), *arguments]))
         return parsed
 
@@ -146,8 +153,9 @@ class MethodCommand(SettingsCommand):
         name = _choice(cls, arguments, "method")
         presets = ", ".join(METHODS[name].recipes) if name in METHODS else ""
         recipe = _name_hint(f"Preset of {name}: {presets}; or the recipe.json of a search.")
-        configs = {name: method.config for name, method in METHODS.items()}
-        parsed = cls._parse_with_settings(arguments, program, "method", configs, recipe=recipe)
+        parsed = cls._parse_with_settings(
+            arguments, program, "method", METHODS, lambda name: METHODS[name].config, recipe=recipe
+        )
         recipe_named(METHODS[name], parsed.recipe)  # raises before data is read
         return parsed
 
@@ -177,17 +185,19 @@ def _name_hint(help_text: str) -> Any:
 
 
 def _check_settings(
-    command: type[Command], arguments: Sequence[str], flag: str, name: str, configs: Mapping[str, type[Any]]
+    command: type[Command], arguments: Sequence[str], owner: str, config: type[Any], others: Iterable[type[Any]]
 ) -> None:
     """Raise if an argument is a setting of another method, or if a setting hides a flag of the command."""
-    settings, flags = _field_names(configs[name]), _field_names(command)
+    settings, flags = _field_names(config), _field_names(command)
     if clash := settings & flags:
-        raise ConfigError(f"{flag} {name}: its setting {min(clash)} has the name of a flag of the command; rename it")
-    present = {argument.partition("=")[0].replace("_", "-") for argument in arguments}
-    for setting in set().union(*[_field_names(config) for config in configs.values()]) - settings - flags:
-        option = setting.replace("_", "-")
-        if present & {f"--{option}", f"--no-{option}"}:
-            raise ConfigError(f"{flag} {name} has no setting {setting}; leave out --{option}")
+        raise ConfigError(f"{owner}: its setting {min(clash)} has the name of a flag of the command; rename it")
+    present = {argument.partition("=")[0] for argument in arguments if argument.startswith("--")}
+    names = {option.removeprefix("--").removeprefix("no-").replace("-", "_") for option in present - {"--help"}}
+    unknown = names - settings - flags
+    if not unknown:  # spares the others' settings, which take time to load
+        return
+    for setting in unknown & set().union(*map(_field_names, others)):
+        raise ConfigError(f"{owner} has no setting {setting}; leave out --{setting.replace('_', '-')}")
 
 
 def _field_names(options: Any) -> set[str]:

@@ -137,7 +137,7 @@ def _ausuc(settings: BenchSettings) -> dict[str, Any]:
 
 def _start_up(repeats: int) -> dict[str, Any]:
     """CPU seconds of commands that only print help, each in a process of its own."""
-    commands = {"help": ["--help"], "train_help": ["train", "--help"]}
+    commands = {"help": ["--help"]} | {f"{name}_help": [name, "--help"] for name in ("train", "search", "continual")}
     return {
         name: measured([_cpu_seconds(command) for _ in range(repeats)], "CPU s") for name, command in commands.items()
     }
