@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 __all__ = ["Late", "late_names"]
 
 
-@dataclass(frozen=True)
 class Late:
     """A function that is imported when it is called.
 
@@ -19,8 +17,8 @@ class Late:
     3.0
     """
 
-    module: str
-    name: str
+    def __init__(self, module: str, name: str) -> None:  # no dataclass: that import takes longer than all of this
+        self.module, self.name = module, name
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return getattr(import_module(self.module), self.name)(*arguments, **keywords)
