@@ -105,6 +105,13 @@ def baseline(dataset: ZeroShotDataset) -> ClassNormConfig:
     return reference(dataset).replace(normalization="none", init="torch")
 
 
+def fast(dataset: ZeroShotDataset) -> ClassNormConfig:
+    """`reference` in a fifth of its steps; calibrated by validation, where its scores are those of `reference`."""
+    return ClassNormConfig(
+        epochs=10, lr=1e-3, schedule="cosine", gamma=4.0, calibration="validation", final_relu=dataset.nonnegative
+    )
+
+
 def best(dataset: ZeroShotDataset) -> ClassNormConfig:
     """Beyond the paper: feature geometry, virtual classes, descriptor noise; more epochs for small datasets."""
     rows = max(ClassNormConfig.batch_size, len(dataset.split.train))  # an epoch has at least one step
@@ -122,7 +129,7 @@ def best(dataset: ZeroShotDataset) -> ClassNormConfig:
     )
 
 
-RECIPES: Recipes = {"paper": paper, "reference": reference, "baseline": baseline, "best": best}
+RECIPES: Recipes = {"paper": paper, "reference": reference, "fast": fast, "baseline": baseline, "best": best}
 SPACE: Space = {
     "lr": Range(1e-4, 5e-3, log=True),
     "hidden": Choice((512, 1024, 2048)),
