@@ -9,7 +9,7 @@ from classnorm.cli import main
 COMMANDS = [
     *("train", "evaluate", "predict", "search", "continual", "reproduce"),
     *("analyze variance", "analyze smoothness", "analyze attributes"),
-    *("report", "extract", "describe", "export", "bench", "data check", "data convert"),
+    *("report", "extract", "describe", "export", "bench", "data check", "data convert", "data synthesize"),
 ]
 
 

@@ -28,7 +28,8 @@ _COMMANDS = {
     "export": ("export:Export", "write a model as ONNX"),
     "bench": ("bench:Bench", "measure the speed on this machine"),
     "data check": ("data_check:DataCheck", "inspect a dataset"),
-    "data convert": ("data_convert:DataConvert", "convert between GBU folders and .npz bundles"),
+    "data convert": ("data_convert:DataConvert", "convert between GBU folders, .npz and folder bundles"),
+    "data synthesize": ("data_synthesize:DataSynthesize", "write a synthetic dataset of any size"),
 }
 
 _HELP = """classnorm: recognise classes that have a description but no training image.

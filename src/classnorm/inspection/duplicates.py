@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.dataset import FloatArray, IntArray, ZeroShotDataset
+from classnorm.data.dataset import IntArray, ZeroShotDataset
+from classnorm.data.row_store import Features
 from classnorm.inspection.measures import SHOWN, Doubles, counted, row_norms
 from classnorm.progress import OnProgress, Progress
 
@@ -108,7 +109,7 @@ def duplicate_facts(
     )
 
 
-def _digests(features: FloatArray, rows: IntArray) -> Iterable[bytes]:
+def _digests(features: Features, rows: IntArray) -> Iterable[bytes]:
     """Yield a digest per row, equal for equal rows."""
     for start in range(0, len(rows), 4096):
         for row in features[rows[start : start + 4096]] + features.dtype.type(0):  # −0 becomes 0
@@ -154,7 +155,7 @@ def search_cost(dataset: ZeroShotDataset) -> float:
 
 
 def nearest_rows(
-    features: FloatArray, queries: IntArray, references: IntArray, progress: OnProgress | None = None
+    features: Features, queries: IntArray, references: IntArray, progress: OnProgress | None = None
 ) -> tuple[IntArray, Doubles]:
     """Find for each query row the reference row with the largest cosine, and that cosine in float64.
 
@@ -188,7 +189,7 @@ def nearest_rows(
     return nearest, cosines
 
 
-def _unit(features: FloatArray, rows: IntArray, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def _unit(features: Features, rows: IntArray, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return the rows scaled to unit norm, [n, d_z]; all-zero rows stay zero."""
     unit = np.empty((len(rows), features.shape[1]), dtype=dtype)
     for start in range(0, len(rows), 512):
