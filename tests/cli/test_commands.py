@@ -9,7 +9,8 @@ from classnorm.cli import main
 COMMANDS = [
     *("train", "evaluate", "predict", "search", "continual", "reproduce"),
     *("analyze variance", "analyze smoothness", "analyze attributes"),
-    *("report", "extract", "describe", "export", "bench", "data check", "data convert", "data synthesize"),
+    *("report", "extract", "describe", "export", "bench", "data check", "data convert"),
+    *("data merge", "data synthesize"),
 ]
 
 
