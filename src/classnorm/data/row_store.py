@@ -261,6 +261,14 @@ class RowStore:
         """SHA-256 of the rows of each shard, from a pass over all rows."""
         return tuple(_hash(RowStore(self.where, (shard,))) for shard in self.shards)
 
+    def verify(self) -> None:
+        """Raise if the rows differ from the recorded checksums."""
+        if self.hashes is None:
+            return
+        for shard, old, new in zip(self.shards, self.hashes, self.computed_hashes(), strict=True):
+            if old != new:
+                raise DataError(f"{shard.path}: is not as it was written; copy or write it again")
+
     def __getitem__(self, key: Any) -> Any:
         """Rows by number, slice, mask or array of numbers, as for an array."""
         if isinstance(key, slice):
