@@ -128,14 +128,18 @@ class _ArrowFile:
         try:
             if path.suffix == ".parquet":
                 file = pyarrow.parquet.ParquetFile(path)
-                self.counts = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+                self.groups, self._count = file.num_row_groups, lambda group: file.metadata.row_group(group).num_rows
                 self._read = file.read_row_group
             else:
-                reader = pyarrow.ipc.open_file(pyarrow.OSFile(str(path)))
-                self.counts = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
-                self._read = lambda group: pyarrow.Table.from_batches([reader.get_batch(group)])
+                batches = pyarrow.ipc.open_file(pyarrow.memory_map(str(path)))  # unmapped with this object
+                self.groups, self._count = batches.num_record_batches, lambda group: batches.get_batch(group).num_rows
+                self._read = lambda group: pyarrow.Table.from_batches([batches.get_batch(group)])
         except (pyarrow.ArrowException, OSError) as error:
             raise DataError(f"{path}: not a readable {path.suffix} file; it may be damaged") from error
+
+    def starts(self) -> tuple[int, ...]:
+        """First row of each group, and the number of rows."""
+        return tuple(np.cumsum([0, *map(self._count, range(self.groups))]).tolist())
 
     def matrix(self, group: int) -> FloatArray:
         """[rows, dimensions] of a group."""
@@ -207,7 +211,7 @@ def _raw(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int) 
 
 def _open_table(path: Path) -> Shard:
     file = _ArrowFile(path)
-    starts = tuple(np.cumsum([0, *file.counts]).tolist())
+    starts = file.starts()
     first = file.matrix(0) if starts[-1] else np.empty((0, 0), dtype=np.float32)
     return TableShard(path, starts[-1], first.shape[1], first.dtype, starts)
 
