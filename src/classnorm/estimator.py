@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from classnorm.data import ZeroShotDataset
-from classnorm.data.dataset import check_features
+from classnorm.data.dataset import check_array
 from classnorm.data.descriptor_tables import descriptor_table, is_frame, joined_classes
 from classnorm.errors import ClassNormError, ModelError
 from classnorm.files import write_json
@@ -339,7 +339,7 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The features, checked and in the form that the model expects."""
         X = validate_data(self, X, dtype=(np.float32, np.float64), reset=False)
         with _value_errors():
-            return check_features(_standardized(X, self.mean_, self.scale_), "X")
+            return check_array(_standardized(X, self.mean_, self.scale_), "X")
 
     def _competing(self, classes: Any) -> tuple[Scorer, Array]:
         """The scorer restricted to `classes`, if given, and their labels."""

@@ -10,6 +10,7 @@ COMMANDS = [
     *("train", "evaluate", "predict", "search", "continual", "reproduce"),
     *("analyze variance", "analyze smoothness", "analyze attributes"),
     *("report", "extract", "describe", "export", "bench", "data check", "data convert"),
+    *("data merge", "data synthesize"),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -353,3 +354,142 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(
 def test_an_output_that_is_no_bundle_is_refused(classnorm: Command, zoo: Path, tmp_path: Path) -> None:
     outcome = classnorm("extract", zoo, "--out", tmp_path / "x.csv", *SMALL)
     assert outcome.code == 2 and "must be a file that ends in .npz" in outcome.err
+
+
+def manifest(folder: Path) -> Arrays:
+    document: Arrays = json.loads((folder / "dataset.json").read_text())
+    return document
+
+
+def test_a_folder_bundle_has_the_same_dataset_in_shards(
+    classnorm: Command, zoo: Path, gbu: Path, tmp_path: Path
+) -> None:
+    classnorm("extract", zoo, "--like", gbu, "--out", tmp_path / "x.npz", *SMALL)
+    arguments = ("extract", zoo, "--like", gbu, "--out", tmp_path / "x", "--rows-per-shard", 16, *SMALL)
+    outcome = classnorm(*arguments)
+    assert outcome.code == 0 and "ready for classnorm train" in outcome.err
+    file, folder = load(tmp_path / "x.npz"), load(tmp_path / "x")
+    np.testing.assert_array_equal(np.asarray(folder.features), file.features)
+    assert (folder.labels.tolist(), folder.image_files) == (file.labels.tolist(), file.image_files)
+    assert (folder.split.checksum, folder.provenance) == (file.split.checksum, file.provenance)
+    assert [shard["rows"] for shard in manifest(tmp_path / "x")["shards"]] == [16, 14]
+    assert not (tmp_path / "x.parts").exists()
+
+
+def test_a_folder_is_resumed_shard_by_shard(
+    classnorm: Command, zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("extract", zoo, "--out", tmp_path / "x", "--rows-per-shard", 8, "--dtype", "float16", "--json", *SMALL)
+    encode, encoded = extraction._encode, []
+
+    def count(encoder: Any, images: list[Any], device: Any) -> Any:
+        if len(encoded) == 10:  # 20 images: two shards are done, and the third is half done
+            raise KeyboardInterrupt
+        encoded.append(len(images))
+        return encode(encoder, images, device)
+
+    monkeypatch.setattr(extraction, "_encode", count)
+    assert classnorm(*arguments).code == 130
+    monkeypatch.setattr(extraction, "_encode", encode)
+    kept = sorted(file.name for file in (tmp_path / "x.parts").glob("*.npy"))
+    assert kept == ["features-00000.npy", "features-00001.npy"]
+    times = {name: (tmp_path / "x.parts" / name).stat().st_mtime_ns for name in kept}
+    document = json.loads(classnorm(*arguments).out)
+    assert document["images"] == 30
+    assert {name: (tmp_path / "x" / name).stat().st_mtime_ns for name in kept} == times
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["x", "zoo"]
+    assert np.load(tmp_path / "x" / "features-00003.npy").shape == (6, 128)
+
+
+@pytest.fixture
+def parts(classnorm: Command, zoo: Path, tmp_path: Path) -> list[Path]:
+    """Three parts of the zoo, with a picture that cannot be read, described by the names of the folders."""
+    (zoo / "bee" / "07.png").write_bytes(b"broken")
+    names = tmp_path / "names.npz"
+    classes = sorted(folder.name for folder in zoo.iterdir())
+    np.savez(names, class_names=np.array(classes), descriptors=np.eye(len(classes)) + 0.1)
+    folders = [tmp_path / f"part-{number}" for number in (1, 2, 3)]
+    for number, folder in enumerate(folders, 1):
+        outcome = classnorm("extract", zoo, "--descriptions", names, "--shard", f"{number}/3", "--out", folder, *SMALL)
+        assert outcome.code == 0 and f"part {number}/3: join all parts" in outcome.err
+    return folders
+
+
+def test_merged_parts_are_the_whole_extraction(
+    classnorm: Command, zoo: Path, parts: list[Path], tmp_path: Path
+) -> None:
+    whole = ("extract", zoo, "--descriptions", tmp_path / "names.npz", "--out", tmp_path / "whole", *SMALL)
+    assert classnorm(*whole).code == 0
+    outcome = classnorm("data", "merge", *reversed(parts), "--out", tmp_path / "all")
+    assert outcome.code == 0, outcome.err
+    merged, expected = load(tmp_path / "all"), load(tmp_path / "whole")
+    np.testing.assert_allclose(np.asarray(merged.features), np.asarray(expected.features), rtol=1e-5, atol=1e-6)
+    assert merged.image_files == expected.image_files and merged.n_rows == 29
+    assert merged.labels.tolist() == expected.labels.tolist()
+    assert merged.split.checksum == expected.split.checksum
+    assert json.loads(merged.provenance["skipped"]).keys() == {"bee/07.png"}
+    assert merged.provenance["encoder"] == expected.provenance["encoder"]
+
+
+def test_parts_of_a_dataset_with_its_own_split_keep_it(
+    classnorm: Command, zoo: Path, gbu: Path, tmp_path: Path
+) -> None:
+    for number in (1, 2):
+        classnorm("extract", zoo, "--like", gbu, "--shard", f"{number}/2", "--out", tmp_path / f"{number}", *SMALL)
+    assert classnorm("data", "merge", tmp_path / "1", tmp_path / "2", "--out", tmp_path / "all").code == 0
+    assert load(tmp_path / "all").split.checksum == load(gbu).split.checksum
+
+
+def test_parts_that_do_not_make_a_whole_are_one_clear_error(
+    classnorm: Command, zoo: Path, parts: list[Path], tmp_path: Path
+) -> None:
+    names = tmp_path / "names.npz"
+    other = ("extract", zoo, "--descriptions", names, "--shard", "3/3", *SMALL)
+    classnorm(*other, "--size", 20, "--out", tmp_path / "encoder")
+    classnorm(*other, "--split-seed", 1, "--out", tmp_path / "split")
+    classnorm(*other, "--dtype", "float16", "--out", tmp_path / "half")
+    classnorm("extract", zoo, "--descriptions", names, "--out", tmp_path / "whole", *SMALL)
+    shutil.copytree(parts[2], tmp_path / "damaged")
+    shard = tmp_path / "damaged" / "features-00000.npy"
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    cases = {
+        "part 3 of 3 missing": parts[:2],
+        "parts 1, 3 of 3 missing": parts[1:2],
+        "part-2: is part 2 of 3, and so is": [*parts[:2], parts[1]],
+        "encoder: has another encoder than": [*parts[:2], tmp_path / "encoder"],
+        "split: has another split settings than": [*parts[:2], tmp_path / "split"],
+        "half: has another precision than": [*parts[:2], tmp_path / "half"],
+        "whole: is a whole dataset, not a part": [*parts[:2], tmp_path / "whole"],
+        "zoo: not a folder that classnorm extract has completed": [*parts[:2], zoo],
+        "features-00000.npy: is not as it was written; copy it again": [*parts[:2], tmp_path / "damaged"],
+    }
+    for message, folders in cases.items():
+        outcome = classnorm("data", "merge", *folders, "--out", tmp_path / "all", "--quiet")
+        assert outcome.code == 2 and outcome.err.count("\n") == 1
+        assert message in outcome.err
+        assert not list(tmp_path.glob("all*"))
+    outcome = classnorm("train", parts[0], "--quiet")
+    assert outcome.code == 2 and "is part 1 of 3 of a dataset" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--shard", "4/3", "--out", "{tmp}/x"], "--shard is '4/3'; write 3/16"),
+        (["--shard", "x", "--out", "{tmp}/x"], "--shard is 'x'; write 3/16"),
+        (["--shard", "1/31", "--out", "{tmp}/x"], "30 images cannot be divided into 31 parts"),
+        (["--shard", "1/3", "--out", "{tmp}/x.npz"], "--dtype need a folder"),
+        (["--rows-per-shard", 0, "--out", "{tmp}/x"], "--rows-per-shard is 0"),
+        (["--out", "{zoo}"], "zoo: exists and is not a folder bundle"),
+    ],
+)
+def test_bad_parts_are_refused(
+    classnorm: Command, zoo: Path, tmp_path: Path, arguments: list[object], message: str
+) -> None:
+    filled = [str(argument).format(tmp=tmp_path, zoo=zoo) for argument in arguments]
+    outcome = classnorm("extract", zoo, *SMALL, *filled, "--quiet")
+    assert outcome.code == 2
+    assert message in outcome.err and outcome.err.count("\n") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["zoo"]

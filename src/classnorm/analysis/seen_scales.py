@@ -8,7 +8,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.data.validation import hold_out
 from classnorm.methods import METHODS, FitContext
 from classnorm.methods.settings.classnorm import ClassNormConfig
-from classnorm.metrics import SideScores, calibration_curves, side_scores
+from classnorm.metrics import SideScores, calibration_curves
 
 __all__ = ["SCALES", "seen_scale_curves"]
 
@@ -35,7 +35,7 @@ def seen_scale_curves(
     def sides(data: ZeroShotDataset) -> SideScores:
         scorer = Scorer(model, "classnorm", config, data.class_names, data.descriptors, data.seen, data.d_z)
         rows = data.test_rows
-        return side_scores(scorer.logits(data.features[rows]), data.labels[rows], data.seen)
+        return scorer.sides(data.view(rows), data.labels[rows])
 
     held_out = np.array(part.class_names)[~part.seen]
     test = dataset.restricted(np.flatnonzero(~np.isin(dataset.class_names, held_out)))

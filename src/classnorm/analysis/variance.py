@@ -123,6 +123,6 @@ def formula_on_features(
         prototypes = embedder(descriptors)
         for _ in range(batches):
             rows = torch.randint(dataset.n_rows, (4096,), generator=generator).numpy()
-            features = torch.from_numpy(np.asarray(dataset.features[rows], dtype=np.float32))
+            features = torch.from_numpy(dataset.loaded(rows))
             record.append(_spread(cosine_logits(features, prototypes, 1.0)))
     return _by_kind(record)

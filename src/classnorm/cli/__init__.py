@@ -28,7 +28,9 @@ _COMMANDS = {
     "export": ("export:Export", "write a model as ONNX"),
     "bench": ("bench:Bench", "measure the speed on this machine"),
     "data check": ("data_check:DataCheck", "inspect a dataset"),
-    "data convert": ("data_convert:DataConvert", "convert between GBU folders and .npz bundles"),
+    "data convert": ("data_convert:DataConvert", "convert between GBU folders, .npz and folder bundles"),
+    "data merge": ("data_merge:DataMerge", "join the parts of an extraction"),
+    "data synthesize": ("data_synthesize:DataSynthesize", "write a synthetic dataset of any size"),
 }
 
 _HELP = """classnorm: recognise classes that have a description but no training image.
@@ -47,7 +49,7 @@ commands:
 
 _CONTINUE = {
     **dict.fromkeys(("train", "continual"), "; to continue, run the same command with --resume"),
-    **dict.fromkeys(("search", "reproduce", "analyze", "extract"), "; to continue, run the same command again"),
+    **dict.fromkeys(("search", "reproduce", "analyze", "extract", "data"), "; to continue, run the same command again"),
 }
 
 

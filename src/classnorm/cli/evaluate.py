@@ -11,7 +11,7 @@ from classnorm.cli.run_options import DeviceOption
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import DataError
 from classnorm.experiments.experiment import dataset_record
-from classnorm.metrics import Calibration, gzsl_scores
+from classnorm.metrics import Calibration, side_gzsl_scores
 from classnorm.report import SCORES, rich_table
 from classnorm.results.artifact import Table
 from classnorm.results.numbers import json_number, number_text
@@ -51,7 +51,8 @@ class Evaluate(Command):
             scorer = scorer.calibrated(calibration)
         scorer = _for_dataset(scorer, dataset)
         rows = dataset.test_rows
-        scores = gzsl_scores(scorer.scores(dataset.features[rows]), dataset.labels[rows], scorer.seen, self.average)
+        sides = scorer.sides(dataset.view(rows), dataset.labels[rows], self.average)
+        scores = side_gzsl_scores(sides, scorer.calibration)
         if self.output.json:
             print_json(
                 {

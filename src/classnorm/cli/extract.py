@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,8 +15,10 @@ from classnorm.cli.console import notice, print_json, stage_progress
 from classnorm.cli.image_options import ImageOptions, notice_skipped
 from classnorm.cli.options import Command, DataOptions, OutputOptions, check_positive, optional
 from classnorm.cli.run_options import DeviceOption
+from classnorm.data.folder import DType
 from classnorm.data.image_table import ImageTable
 from classnorm.encoders import Encoder, check_encoder
+from classnorm.encoders.part import PartOf
 from classnorm.encoders.preparation import with_split
 from classnorm.errors import ConfigError
 from classnorm.training import pick_device
@@ -26,26 +29,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Extract(Command):
-    """Turn images into an .npz bundle of features.
+    """Turn images into a bundle of features.
 
     Examples:
       classnorm extract photos --out photos.npz
       classnorm extract photos --descriptions animals.csv --out animals.npz
       classnorm extract CUB_200_2011 --like xlsa17/data/CUB --encoder efficientnet-lite2 --out cub.npz
       classnorm extract list.csv --encoder hf:facebook/dinov2-base --size 224 --out dino.npz --device cuda
+      classnorm extract photos --descriptions animals.csv --shard 3/16 --out part-3
 
     Notes:
       IMAGES is a folder per class, a CSV file with the columns path and label, a
       folder in the layout of CUB-200-2011, glyphs or glyphs-light. With
       --descriptions, --hold-out or --like the bundle is a complete dataset for
       train; otherwise the last line names what is missing. To continue after an
-      interruption, run the same command again.
+      interruption, run the same command again. With --shard, every machine extracts
+      a part of the images; classnorm data merge joins the parts.
     """
 
     images: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES")]
     """A folder, a .csv file, glyphs or glyphs-light."""
-    out: Annotated[Path, tyro.conf.arg(metavar="FILE.npz")]
-    """Bundle to write."""
+    out: Annotated[Path, tyro.conf.arg(metavar="FILE.npz|FOLDER")]
+    """Bundle to write: a file, or a folder for features larger than memory."""
+    shard: Annotated[str | None, optional("K/N")] = None
+    """Extract only the K-th of N parts of the images, into a folder."""
+    dtype: DType = "float32"
+    """Precision of the features in a folder."""
+    rows_per_shard: Annotated[int | None, optional("N")] = None
+    """Rows of each shard of a folder (default: 128 MiB)."""
     batch_size: Annotated[int | None, optional("N")] = None
     """Images per batch (default: 8 on a CPU, else 64)."""
     device: DeviceOption = "auto"
@@ -54,10 +65,7 @@ class Extract(Command):
     output: OutputOptions
 
     def run(self) -> None:
-        if self.out.suffix != ".npz" or self.out.is_dir():
-            raise ConfigError(f"--out {self.out}: must be a file that ends in .npz")
-        check_positive("batch-size", self.batch_size)
-        check_encoder(self.image.encoder, self.image.size)
+        self._check()
         tell = partial(notice, quiet=self.output.quiet)
         table = self.image.table(self.images, self.dataset, tell)
         trainable = self.image.descriptions is not None or self.image.hold_out is not None
@@ -68,12 +76,17 @@ class Extract(Command):
             return with_split(readable, self.image.hold_out, self.image.split_seed) if trainable else readable
 
         finish(table)  # raises before hours are spent on the images
+        split = {"hold_out": self.image.hold_out, "seed": self.image.split_seed} if trainable else None
+        part = None if self.shard is None else PartOf.parse(self.shard, split)
         device, encoder = pick_device(self.device), self.image.load_encoder(tell)
-        from classnorm.encoders import extract_features
+        from classnorm.encoders import extract_features, extract_folder
 
+        extract: Callable[..., Extraction] = extract_features
+        if self.out.suffix != ".npz":
+            extract = partial(extract_folder, part=part, dtype=self.dtype, rows_per_shard=self.rows_per_shard)
         started = time.monotonic()
         with stage_progress("extract", self.output.quiet) as progress:
-            result = extract_features(
+            result = extract(
                 table,
                 encoder,
                 self.out,
@@ -84,6 +97,16 @@ class Extract(Command):
                 progress=progress,
             )
         self._report(result, encoder, time.monotonic() - started)
+
+    def _check(self) -> None:
+        check_positive("batch-size", self.batch_size)
+        check_positive("rows-per-shard", self.rows_per_shard)
+        check_encoder(self.image.encoder, self.image.size)
+        is_file = self.out.suffix == ".npz" and not self.out.is_dir()
+        if not is_file and self.out.suffix:
+            raise ConfigError(f"--out {self.out}: must be a file that ends in .npz, or a folder")
+        if is_file and (self.shard is not None or self.rows_per_shard is not None or self.dtype != "float32"):
+            raise ConfigError(f"--out {self.out}: --shard, --rows-per-shard and --dtype need a folder")
 
     def _report(self, result: Extraction, encoder: Encoder, seconds: float) -> None:
         notice_skipped(result.skipped, self.output.quiet)
@@ -102,7 +125,9 @@ class Extract(Command):
             )
             return
         verdict = f"ready for classnorm train {self.out}"
-        if result.missing:
+        if self.shard is not None:
+            verdict = f"part {self.shard}: join all parts with classnorm data merge"
+        elif result.missing:
             hint = "use --descriptions FILE or --like DATA, or add these arrays"
             verdict = f"not yet a dataset for train: {', '.join(result.missing)} missing; {hint}"
         summary = f"{result.images} images, {encoder.d_z} dimensions, {rate:.1f} images/s"

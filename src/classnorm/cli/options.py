@@ -17,6 +17,7 @@ import tyro
 
 from classnorm.cli.console import notice
 from classnorm.data import AttributesKey, ZeroShotDataset, load
+from classnorm.data.row_store import MEMORY
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.plugins import load_plugin
 
@@ -40,7 +41,7 @@ def optional(metavar: str, help: str | None = None) -> Any:
     return tyro.conf.arg(metavar=metavar, help=help, help_behavior_hint="")
 
 
-_DATASETS = "glyphs, glyphs-light, synthetic[:classes=…], simulated:FOLDER, a GBU folder or an .npz bundle."
+_DATASETS = "glyphs, glyphs-light, synthetic[:classes=…], simulated:FOLDER, a GBU folder, an .npz or folder bundle."
 _TEMPLATE = 'Sentence with {} for the name or description: "a photo of a {}". Repeat the flag to average several.'
 
 DataArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA", help=f"Dataset: {_DATASETS}")]
@@ -57,17 +58,19 @@ def check_positive(flag: str, value: int | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
-    """Files of a GBU folder, which is a folder with att_splits.mat."""
+    """Files of a GBU folder, which is a folder with att_splits.mat, and memory for a folder bundle."""
 
     features: Annotated[str, tyro.conf.arg(metavar="NAME")] = "res101"
     """Feature file, without .mat."""
     attributes: AttributesKey = "att"
     """Attribute table: att (unit norm) or original_att (raw)."""
+    memory: Annotated[float, tyro.conf.arg(metavar="GIB")] = MEMORY
+    """Largest part of a folder bundle to load at once, for methods that cannot read it in blocks."""
 
     def load(self, source: str, quiet: bool = True) -> ZeroShotDataset:
         """Load a dataset and, unless quiet, print its notices."""
         path_or_name = Path(source) if Path(source).exists() else source
-        dataset = load(path_or_name, features=self.features, attributes=self.attributes)
+        dataset = load(path_or_name, features=self.features, attributes=self.attributes, memory=self.memory)
         notice(*dataset.notices, quiet=quiet)
         return dataset
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,16 +15,20 @@ from classnorm.cli.console import notice, print_json, stage_progress
 from classnorm.cli.image_options import notice_skipped
 from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive, optional
 from classnorm.cli.run_options import DeviceOption
+from classnorm.data.folder import is_folder_bundle, read_store
 from classnorm.data.images import list_images
+from classnorm.data.row_store import RowStore, row_blocks
 from classnorm.data.table_files import read_descriptors, read_features
 from classnorm.encoders import Encoder, check_encoder, frozen_encoder, recorded_encoder, same_encoder
 from classnorm.errors import ConfigError, DataError
-from classnorm.files import write_json, write_text
+from classnorm.files import replacing, write_json
 from classnorm.results.run_folder import encoder_file, model_files, read_encoder
 from classnorm.training import pick_device
 
 if TYPE_CHECKING:
     from classnorm.scoring import Scorer
+
+_BLOCK = 1 << 14  # rows of a folder bundle classified at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +50,7 @@ class Predict(Command):
 
     model: ModelArgument
     features: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES|FEATURES")]
-    """An image, a folder, a .csv file with the column path; or features as .npy, .npz, .mat, .csv or .parquet."""
+    """An image, a folder, a .csv file with the column path; or features: .npy, .npz, .mat, .csv, .parquet, a bundle."""
     descriptors: Annotated[Path | None, optional("FILE")] = None
     """New classes: .csv, .parquet, .json, .npy (names in a .txt file beside it) or the .npz of classnorm describe."""
     only: Annotated[tuple[str, ...], optional("NAME…")] = ()
@@ -80,25 +85,32 @@ class Predict(Command):
             notice(f"{new} new class{'es' * (new != 1)} from {self.descriptors}", quiet=self.output.quiet)
         if self.only:
             scorer = scorer.only(self.only)
-        images = list_images(self.features)
-        names, features = (None, read_features(self.features)) if images is None else self._encode(images)
+        names, features = self._inputs()
         if features.shape[1] != scorer.d_z:
             raise DataError(
                 f"{self.features}: features have {features.shape[1]} dimensions; the model was trained on {scorer.d_z}"
             )
-        predictions = _best(scorer, features, self.top)
-        if names is not None:
-            predictions = [{"image": names[prediction.pop("row")], **prediction} for prediction in predictions]
+        predictions: Iterable[dict[str, Any]] = _best(scorer, features, self.top, names)
+        if self.output.json or (self.out is not None and self.out.suffix == ".json"):
+            predictions = list(predictions)
         if self.out is not None:
             if self.out.suffix == ".json":
                 write_json(self.out, predictions)
             else:
-                write_text(self.out, _as_csv(predictions))
+                with replacing(self.out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+                    _write_csv(predictions, file, names is not None)
             notice(f"wrote {self.out}", quiet=self.output.quiet)
         if self.output.json:
             print_json(predictions)
         elif self.out is None:
-            print(_as_csv(predictions), end="")
+            _write_csv(predictions, sys.stdout, names is not None)
+
+    def _inputs(self) -> tuple[list[str] | None, Any]:
+        """Names of the images, if they are images, and features."""
+        if is_folder_bundle(self.features):
+            return None, read_store(self.features)
+        images = list_images(self.features)
+        return (None, read_features(self.features)) if images is None else self._encode(images)
 
     def _encode(self, images: dict[str, Path]) -> tuple[list[str], Any]:
         """Names and features of the images that can be read; a notice names the others."""
@@ -127,27 +139,24 @@ class Predict(Command):
         return recorded_encoder(read_encoder(self.model), self.weights)
 
 
-def _best(scorer: Scorer, features: Any, top: int) -> list[dict[str, Any]]:
-    """The best classes of each row, best first."""
-    ranking = scorer.top(features, top)
-    return [
-        {
-            "row": row,
-            "rank": rank + 1,
-            "class": scorer.class_names[c],
-            "score": round(float(ranking.scores[row, rank]), 4),
-            "probability": round(float(ranking.probabilities[row, rank]), 6),
-            "kind": "seen" if scorer.seen[c] else "unseen",
-        }
-        for row, classes in enumerate(ranking.indices)
-        for rank, c in enumerate(classes)
-    ]
+def _best(scorer: Scorer, features: Any, top: int, names: list[str] | None) -> Iterator[dict[str, Any]]:
+    """The best classes of each row, best first; rows in files are read block by block."""
+    for part, block in row_blocks(features, _BLOCK if isinstance(features, RowStore) else max(1, len(features))):
+        ranking = scorer.top(block, top)
+        for row, classes in enumerate(ranking.indices):
+            for rank, c in enumerate(classes):
+                yield {
+                    **({"row": part.start + row} if names is None else {"image": names[row]}),
+                    "rank": rank + 1,
+                    "class": scorer.class_names[c],
+                    "score": round(float(ranking.scores[row, rank]), 4),
+                    "probability": round(float(ranking.probabilities[row, rank]), 6),
+                    "kind": "seen" if scorer.seen[c] else "unseen",
+                }
 
 
-def _as_csv(predictions: list[dict[str, Any]]) -> str:
-    buffer = io.StringIO()
-    columns = list(predictions[0]) if predictions else ["row", "rank", "class", "score", "probability", "kind"]
-    writer = csv.DictWriter(buffer, columns, lineterminator="\n")
+def _write_csv(predictions: Iterable[dict[str, Any]], file: Any, are_images: bool) -> None:
+    columns = ["image" if are_images else "row", "rank", "class", "score", "probability", "kind"]
+    writer = csv.DictWriter(file, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(predictions)
-    return buffer.getvalue()

@@ -149,7 +149,7 @@ class TaskStream:
         import torch
 
         train, test = self.train(task), self.test(task)
-        x, test_x = (torch.from_numpy(self.dataset.features[rows].astype(np.float32)) for rows in (train, test))
+        x, test_x = (torch.from_numpy(self.dataset.loaded(rows)) for rows in (train, test))
         return x, torch.from_numpy(self.labels[train]), test_x, torch.from_numpy(self.labels[test])
 
     def part(self, start: int, stop: int | None = None) -> Self:

@@ -12,20 +12,37 @@ import numpy.typing as npt
 
 from classnorm.data.dataset import FloatArray, ZeroShotDataset, row_chunks
 from classnorm.data.image_table import ImageTable
+from classnorm.data.row_store import Features
 from classnorm.errors import DataError
 from classnorm.files import replacing
 
-__all__ = ["load_bundle", "provenance_of", "read_npz", "save_bundle", "texts", "write_bundle"]
+__all__ = [
+    "dataset_of",
+    "load_bundle",
+    "provenance_of",
+    "read_npz",
+    "read_table",
+    "save_bundle",
+    "texts",
+    "write_bundle",
+]
 
-_KEYS = ("features", "labels", "descriptors", "class_names", "train_idx", "test_seen_idx", "test_unseen_idx")
+_KEYS = ("labels", "descriptors", "class_names", "train_idx", "test_seen_idx", "test_unseen_idx")
 _OPTIONAL = ("name", "image_files", "is_train", "provenance")
+
+Arrays = dict[str, npt.NDArray[Any]]
 
 
 def load_bundle(path: Path) -> ZeroShotDataset:
     """Read a bundle; large uncompressed arrays are memory-mapped."""
-    content = read_npz(path, _KEYS, _OPTIONAL)
+    content = read_npz(path, ("features", *_KEYS), _OPTIONAL)
+    return dataset_of(content["features"], content, path)
+
+
+def dataset_of(features: Features, content: Arrays, path: Path) -> ZeroShotDataset:
+    """Build the dataset of the features and the other arrays of a bundle."""
     return ZeroShotDataset.from_arrays(
-        content["features"],
+        features,
         content["labels"],
         content["descriptors"],
         texts(content["class_names"]),
@@ -40,13 +57,19 @@ def load_bundle(path: Path) -> ZeroShotDataset:
     )
 
 
+def read_table(path: Path, whole: bool = True) -> Arrays:
+    """Read the arrays of a bundle without its features; if not `whole`, descriptors and split may be missing."""
+    needed = _KEYS if whole else ("labels", "class_names")
+    return read_npz(path, needed, tuple(key for key in (*_KEYS, *_OPTIONAL) if key not in needed))
+
+
 def save_bundle(dataset: ZeroShotDataset, path: Path) -> None:
     """Write `dataset` as an uncompressed bundle, which can be memory-mapped."""
     write_bundle(path, ImageTable.of(dataset), row_chunks(dataset.features))
 
 
-def write_bundle(path: Path, table: ImageTable, features: Iterable[FloatArray]) -> None:
-    """Write an uncompressed bundle of a table and its features, given as blocks of rows."""
+def write_bundle(path: Path, table: ImageTable, features: Iterable[FloatArray] | None) -> None:
+    """Write an uncompressed bundle of a table and its features, given as blocks of rows; None leaves them out."""
     arrays: dict[str, npt.NDArray[Any] | None] = {
         "labels": table.labels,
         "descriptors": table.descriptors,
@@ -58,20 +81,21 @@ def write_bundle(path: Path, table: ImageTable, features: Iterable[FloatArray]) 
         "is_train": table.is_train,
     }
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
-        with archive.open("features.npy", "w", force_zip64=True) as file:
-            for number, block in enumerate(features):
-                if not number:
-                    header = np.lib.format.header_data_from_array_1_0(block)
-                    header |= {"fortran_order": False, "shape": (len(table), block.shape[1])}
-                    np.lib.format.write_array_header_1_0(file, header)
-                file.write(block.tobytes())
+        if features is not None:
+            with archive.open("features.npy", "w", force_zip64=True) as file:
+                for number, block in enumerate(features):
+                    if not number:
+                        header = np.lib.format.header_data_from_array_1_0(block)
+                        header |= {"fortran_order": False, "shape": (len(table), block.shape[1])}
+                        np.lib.format.write_array_header_1_0(file, header)
+                    file.write(block.tobytes())
         for key, array in arrays.items():
             if array is not None:
                 with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, array, allow_pickle=False)
 
 
-def read_npz(path: Path, keys: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, npt.NDArray[Any]]:
+def read_npz(path: Path, keys: tuple[str, ...], optional: tuple[str, ...] = ()) -> Arrays:
     """Read arrays of an `.npz` file without unpickling; large uncompressed arrays are memory-mapped."""
     if not path.is_file():
         raise DataError(f"{path}: no such file")
@@ -90,7 +114,7 @@ def read_npz(path: Path, keys: tuple[str, ...], optional: tuple[str, ...] = ()) 
         raise DataError(f"{path}: not a readable .npz bundle; it is damaged or was not written by np.savez") from error
 
 
-def provenance_of(content: dict[str, npt.NDArray[Any]], path: Path) -> dict[str, str]:
+def provenance_of(content: Arrays, path: Path) -> dict[str, str]:
     """Return the array `provenance`, strings of the form key=value, as a dict."""
     pairs = [pair.partition("=") for pair in texts(content.get("provenance", np.array([])))]
     if not all(separator for _, separator, _ in pairs):

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data.gbu_benchmarks import recognise
+from classnorm.data.row_store import Features, FloatArray, IntArray, RowStore, RowView, row_blocks
 from classnorm.errors import DataError
 
 __all__ = [
@@ -21,15 +22,13 @@ __all__ = [
     "IntArray",
     "Split",
     "ZeroShotDataset",
+    "check_array",
     "check_descriptors",
     "check_distinct",
     "check_features",
     "check_integers",
     "row_chunks",
 ]
-
-FloatArray = npt.NDArray[np.floating[Any]]
-IntArray = npt.NDArray[np.int64]
 
 _LARGEST = 2**53  # up to here float64 represents every integer exactly
 _CHUNK = 4096  # rows per block, so that a memory-mapped file is never fully in memory
@@ -70,7 +69,7 @@ class ZeroShotDataset:
     """
 
     name: str
-    features: FloatArray  # [n_rows, d_z], float32 or float16, possibly memory-mapped
+    features: Features  # [n_rows, d_z], float32 or float16, possibly memory-mapped or a store of rows in files
     labels: IntArray  # [n_rows], index into class_names
     descriptors: npt.NDArray[np.float32]  # [n_classes, d_a]
     class_names: tuple[str, ...]
@@ -83,7 +82,7 @@ class ZeroShotDataset:
     @classmethod
     def from_arrays(
         cls,
-        features: npt.ArrayLike,
+        features: npt.ArrayLike | RowStore,
         labels: npt.ArrayLike,
         descriptors: npt.ArrayLike,
         class_names: Sequence[str],
@@ -101,7 +100,7 @@ class ZeroShotDataset:
         """Validate the arrays and build a dataset from them.
 
         Args:
-            features: [n_rows, d_z]; float16 and memory-mapped arrays are kept, others are converted to float32.
+            features: [n_rows, d_z]; float16, memory-mapped arrays and stores are kept, others become float32.
             labels: [n_rows], 0-based index into `class_names`.
             descriptors: [n_classes, d_a], one row per class, including unseen classes.
             class_names: one distinct name per class.
@@ -181,9 +180,19 @@ class ZeroShotDataset:
     @cached_property
     def nonnegative(self) -> bool:
         """Whether all training features are ≥ 0, as after average pooling of ReLU outputs."""
-        train = self.split.train
-        blocks = (self.features[train[i : i + _CHUNK]] for i in range(0, len(train), _CHUNK))
-        return all(block.min() >= 0 for block in blocks)
+        if isinstance(self.features, RowStore) and self.features.minimum is not None and self.features.minimum >= 0:
+            return True
+        return all(block.min() >= 0 for _, block in row_blocks(self.view(self.split.train), _CHUNK))
+
+    def view(self, rows: IntArray) -> RowView:
+        """These rows of the features, read when they are used."""
+        return RowView(self.features, rows)
+
+    def loaded(self, rows: IntArray) -> npt.NDArray[np.float32]:
+        """These rows of the features in memory; raises if a store allows fewer."""
+        if isinstance(self.features, RowStore):
+            self.features.require_memory(len(rows), np.float32)
+        return np.asarray(self.features[rows], dtype=np.float32)
 
     @property
     def n_rows(self) -> int:
@@ -220,8 +229,11 @@ class ZeroShotDataset:
     def checksum(self) -> str:
         """SHA-256 of features, labels, descriptors, class names and split."""
         digest = hashlib.sha256()
-        for chunk in row_chunks(self.features):
-            digest.update(np.ascontiguousarray(chunk).tobytes())
+        if isinstance(self.features, RowStore):
+            digest.update(self.features.checksum.encode())
+        else:
+            for chunk in row_chunks(self.features):
+                digest.update(np.ascontiguousarray(chunk).tobytes())
         for array in (self.labels, self.descriptors):
             digest.update(np.ascontiguousarray(array).tobytes())
         digest.update(("\n".join(self.class_names) + self.split.checksum).encode())
@@ -251,14 +263,22 @@ class ZeroShotDataset:
         return notices + [f"no test rows of {kind} classes: {undefined}" for kind in empty]
 
 
-def row_chunks(features: FloatArray) -> Iterator[FloatArray]:
+def row_chunks(features: Features) -> Iterator[FloatArray]:
     """Iterate over blocks of rows."""
-    for start in range(0, len(features), _CHUNK):
-        yield features[start : start + _CHUNK]
+    return (block for _, block in row_blocks(features, _CHUNK))
 
 
-def check_features(features: npt.ArrayLike, where: str) -> FloatArray:
-    """Return a finite [n, d] matrix in float32 or float16; memory-mapped input stays memory-mapped."""
+def check_features(features: npt.ArrayLike | RowStore, where: str) -> Features:
+    """Return a finite [n, d] matrix in float32 or float16; memory-mapped input and stores stay what they are."""
+    if isinstance(features, RowStore):
+        if features.hashes is None:  # not written by `FolderWriter`, which checks
+            _check_finite(features, where)
+        return features
+    return check_array(features, where)
+
+
+def check_array(features: npt.ArrayLike, where: str) -> FloatArray:
+    """Like `check_features`, for an array."""
     matrix = np.asanyarray(features)
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
         raise DataError(
@@ -269,6 +289,11 @@ def check_features(features: npt.ArrayLike, where: str) -> FloatArray:
     if matrix.dtype not in (np.float32, np.float16):
         with np.errstate(over="ignore"):
             matrix = matrix.astype(np.float32)
+    _check_finite(matrix, where)
+    return matrix
+
+
+def _check_finite(matrix: Features, where: str) -> None:
     for number, chunk in enumerate(row_chunks(matrix)):
         # A finite sum implies finite values. An infinite one may be overflow, so check each value.
         with np.errstate(invalid="ignore", over="ignore"):
@@ -280,7 +305,6 @@ def check_features(features: npt.ArrayLike, where: str) -> FloatArray:
                     f"{where}: features of row {number * _CHUNK + int(bad[0])} (0-based) hold NaN or infinity; "
                     "remove or correct that row"
                 )
-    return matrix
 
 
 def check_descriptors(descriptors: npt.ArrayLike, names: Sequence[str], where: str) -> npt.NDArray[np.float32]:

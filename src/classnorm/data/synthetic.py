@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from classnorm.data.dataset import Split, ZeroShotDataset
+from classnorm.data.dataset import FloatArray, IntArray, Split, ZeroShotDataset
+from classnorm.data.folder import DType, FolderWriter, shard_ranges
+from classnorm.data.image_table import ImageTable
 from classnorm.errors import ConfigError, unknown_name
+from classnorm.files import digest
+from classnorm.progress import OnProgress, Progress
 
-__all__ = ["SyntheticConfig", "synthetic"]
+__all__ = ["SyntheticConfig", "synthesize", "synthetic"]
+
+_PIECE = 4096  # rows drawn at a time
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,15 @@ class SyntheticConfig:
                 raise ConfigError(f"synthetic: {key} must be a number, not {value!r}") from None
         return cls(**values)
 
+    def check(self) -> None:
+        """Raise a `ConfigError` for invalid sizes."""
+        if not (self.classes - self.unseen >= 2 and self.unseen >= 0 and self.rows >= 2 * self.classes):
+            raise ConfigError("synthetic: needs at least 2 seen classes and 2 rows per class")
+        if min(self.features, self.attributes, self.factors) < 1:
+            raise ConfigError("synthetic: features, attributes and factors must be positive")
+        if not (math.isfinite(self.noise) and self.noise >= 0 and self.seed >= 0):
+            raise ConfigError("synthetic: noise and seed must not be negative")
+
 
 def synthetic(config: SyntheticConfig | None = None) -> ZeroShotDataset:
     """Generate a dataset: class factors → skewed, correlated attributes → class means → non-negative features.
@@ -54,36 +70,77 @@ def synthetic(config: SyntheticConfig | None = None) -> ZeroShotDataset:
     3
     """
     config = config or SyntheticConfig()
-    if not (config.classes - config.unseen >= 2 and config.unseen >= 0 and config.rows >= 2 * config.classes):
-        raise ConfigError("synthetic: needs at least 2 seen classes and 2 rows per class")
-    if min(config.features, config.attributes, config.factors) < 1:
-        raise ConfigError("synthetic: features, attributes and factors must be positive")
-    if not (math.isfinite(config.noise) and config.noise >= 0 and config.seed >= 0):
-        raise ConfigError("synthetic: noise and seed must not be negative")
+    config.check()
     generator = np.random.default_rng(config.seed)
+    descriptors, means = _classes(config, generator)
+    features = _rows(config, means, _labels(config), generator)
+    table = _table(config, descriptors, generator)
+    return table.dataset(features, provenance=table.provenance)
+
+
+def synthesize(
+    config: SyntheticConfig,
+    path: Path,
+    dtype: DType = "float16",
+    rows_per_shard: int | None = None,
+    progress: OnProgress | None = None,
+) -> None:
+    """Write a dataset like `synthetic`, of any number of rows, as a folder bundle. The same call resumes.
+
+    Each shard has its own random numbers, so that memory does not grow with the rows.
+    """
+    config.check()
+    generator = np.random.default_rng(config.seed)
+    descriptors, means = _classes(config, generator)
+    means, labels = means.astype(np.float32), _labels(config)
+    ranges = shard_ranges(config.rows, config.features * np.dtype(dtype).itemsize, rows_per_shard)
+    with FolderWriter(path, digest([asdict(config), dtype, len(ranges[0])])) as writer:
+        for number, rows in enumerate(ranges):
+            if writer.facts(number) is None:
+                own = np.random.default_rng([config.seed, number])
+                # A piece at a time: random numbers are in float32.
+                pieces = np.array_split(labels[rows.start : rows.stop], -(-len(rows) // _PIECE))
+                writer.write(number, np.concatenate([_rows(config, means, p, own).astype(dtype) for p in pieces]))
+            if progress:
+                progress(Progress(rows.stop, config.rows))
+        writer.finish(_table(config, descriptors, generator), len(ranges))
+
+
+def _classes(config: SyntheticConfig, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Draw the descriptors [classes, attributes] and the means [classes, features] of the classes."""
     factors = generator.standard_normal((config.classes, config.factors))
     loadings = generator.standard_normal((config.factors, config.attributes)) / np.sqrt(config.factors)
     residuals = 0.5 * generator.standard_normal((config.classes, config.attributes))
     descriptors = np.exp(factors @ loadings + residuals)  # log-normal: long-tailed, like real attribute tables
     descriptors *= generator.uniform(0.2, 5.0, config.attributes)
-
     hidden = np.tanh(np.log(descriptors) @ generator.standard_normal((config.attributes, config.features)) * 0.2)
-    means = hidden + 0.2 * generator.standard_normal((config.classes, config.features))
-    labels = np.arange(config.rows) % config.classes
+    return descriptors, hidden + 0.2 * generator.standard_normal((config.classes, config.features))
+
+
+def _labels(config: SyntheticConfig) -> IntArray:
+    return np.arange(config.rows) % config.classes
+
+
+def _rows(config: SyntheticConfig, means: FloatArray, labels: IntArray, generator: np.random.Generator) -> FloatArray:
+    """Draw the features of rows with these labels."""
     features = means[labels].astype(np.float32)
     spread = np.float32(config.noise * means.std())
     features += spread * generator.standard_normal(features.shape, dtype=np.float32)
-    np.maximum(features, 0.0, out=features)
+    return np.maximum(features, 0.0, out=features)
 
+
+def _table(config: SyntheticConfig, descriptors: FloatArray, generator: np.random.Generator) -> ImageTable:
+    """Everything but the features."""
+    labels = _labels(config)
     is_unseen = np.isin(labels, generator.permutation(config.classes)[: config.unseen])
     rank = np.arange(config.rows) // config.classes  # 0, 1, … within each class
     is_test = rank % 5 == 4 if config.rows >= 5 * config.classes else rank % 2 == 1
-    return ZeroShotDataset.from_arrays(
-        features,
+    return ImageTable(
+        "synthetic",
+        (),
         labels,
-        descriptors,
-        [f"class {c:0{len(str(config.classes - 1))}d}" for c in range(config.classes)],
-        **Split.from_masks(is_unseen, is_test).parts,
-        name="synthetic",
+        tuple(f"class {c:0{len(str(config.classes - 1))}d}" for c in range(config.classes)),
+        descriptors=descriptors.astype(np.float32),
+        split=Split.from_masks(is_unseen, is_test),
         provenance={"features": "simulated", "attributes": "simulated", "config": str(config)},
     )

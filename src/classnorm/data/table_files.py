@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data.bundle import read_npz, texts
-from classnorm.data.dataset import FloatArray, check_distinct, check_features
+from classnorm.data.dataset import FloatArray, check_array, check_distinct
 from classnorm.data.xlsa17 import read_mat
 from classnorm.errors import DataError
 from classnorm.files import replacing, write_json
@@ -44,7 +44,7 @@ def read_features(path: Path) -> FloatArray:
         ".csv": lambda file: _read_csv(file)[1],
         ".parquet": lambda file: _read_parquet(file)[1],
     }
-    return check_features(_reader(path, readers, "features")(path), str(path))
+    return check_array(_reader(path, readers, "features")(path), str(path))
 
 
 def read_descriptors(path: Path) -> dict[str, npt.NDArray[np.float64]]:

@@ -17,7 +17,7 @@ from classnorm.plugins import Registry
 
 if TYPE_CHECKING:
     from classnorm.encoders.convnet import ConvNet
-    from classnorm.encoders.extraction import Extraction, encode_images, extract_features
+    from classnorm.encoders.extraction import Extraction, encode_images, extract_features, extract_folder
     from classnorm.encoders.image_inputs import ImageInputs
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "describe",
     "encode_images",
     "extract_features",
+    "extract_folder",
     "frozen_encoder",
     "join",
     "load_encoder",

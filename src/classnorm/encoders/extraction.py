@@ -20,15 +20,16 @@ import numpy.typing as npt
 import torch
 
 from classnorm.data.bundle import read_npz, write_bundle
-from classnorm.data.dataset import check_descriptors
+from classnorm.data.folder import DType, FolderWriter, shard_ranges
 from classnorm.data.image_table import Images, ImageTable
 from classnorm.data.images import image_signature, read_images
 from classnorm.encoders.encoder import Encoder
+from classnorm.encoders.part import PartOf, check_table
 from classnorm.errors import DataError, ModelError
-from classnorm.files import replacing
+from classnorm.files import digest, replacing
 from classnorm.progress import OnProgress, Progress
 
-__all__ = ["Extraction", "encode_images", "extract_features"]
+__all__ = ["Extraction", "encode_images", "extract_features", "extract_folder"]
 
 _CPU_BATCH_SIZE, _BATCH_SIZE = 8, 64  # small batches fit in the CPU cache
 _BATCHES = 8  # per part: the most work that is lost by an interruption
@@ -71,7 +72,7 @@ def extract_features(
         strict: raise on images that cannot be read instead of skipping them.
         finish: called with the table of readable images; returns the table to write, for example with a split.
     """
-    _check(table)
+    check_table(table)
     folder = out.with_name(f"{out.name}.parts")
     device = torch.device(device)
     batch_size = batch_size or _batch_size(device)
@@ -79,32 +80,113 @@ def extract_features(
     signature = image_signature(table.images, range(len(table)))  # before reading them
     parts = _parts(table, folder, json.dumps([record, batch_size]), batch_size)
     new = _encode_parts(table, parts, encoder, batch_size, device, strict, progress)
+    reasons = _reasons(table, parts, strict)
+    if not (reasons == "").any():
+        shutil.rmtree(folder, ignore_errors=True)  # there is nothing to resume
+    readable, skipped = _readable(table, reasons, encoder, signature, finish)
+    check_table(readable)
+    bundle = folder / "whole.npz"  # in the folder, so that an interruption leaves no other files
+    blocks = (read_npz(part.file, ("features",))["features"] for part in parts)
+    write_bundle(bundle, readable, blocks)
+    with replacing(out) as temporary:
+        bundle.replace(temporary)
+    shutil.rmtree(folder, ignore_errors=True)
+    return Extraction(len(readable), new, skipped, _missing(readable))
+
+
+def extract_folder(
+    table: ImageTable,
+    encoder: Encoder,
+    out: Path,
+    *,
+    part: PartOf | None = None,
+    dtype: DType = "float32",
+    rows_per_shard: int | None = None,
+    batch_size: int | None = None,
+    device: torch.device | str = "cpu",
+    strict: bool = False,
+    finish: Callable[[ImageTable], ImageTable] = lambda table: table,
+    progress: OnProgress | None = None,
+) -> Extraction:
+    """Like `extract_features`, to a folder bundle, whose shards are written one after the other.
+
+    Args:
+        part: encode only this part of the images; `merge` joins the parts. `finish` is not called then.
+        dtype, rows_per_shard: of the bundle.
+    """
+    check_table(table)
+    device = torch.device(device)
+    batch_size = batch_size or _batch_size(device)
+    document = None
+    if part is not None:
+        document = part.document(table, encoder)
+        table, finish = table.take(part.rows(len(table))), lambda table: table
+    signature = image_signature(table.images, range(len(table)))  # before reading them
+    settings = json.dumps([encoder.record(), batch_size])
+    ranges = shard_ranges(len(table), encoder.d_z * np.dtype(dtype).itemsize, rows_per_shard)
+    new, reasons = 0, []
+    with FolderWriter(out, digest([settings, signature, dtype, len(ranges[0])])) as writer:
+        for number, rows in enumerate(ranges):
+            facts = writer.facts(number)
+            if facts is None:
+                shard = table.take(np.arange(rows.start, rows.stop))
+                parts = _parts(shard, writer.folder / f"shard-{number:05d}", settings, batch_size)
+                report = _within(progress, rows.start, len(table))
+                new += _encode_parts(shard, parts, encoder, batch_size, device, strict, report)
+                facts = {"reasons": _reasons(shard, parts, strict).tolist()}
+                features = [read_npz(part.file, ("features",))["features"] for part in parts]
+                writer.write(number, np.concatenate(features).astype(dtype), **facts)
+                shutil.rmtree(writer.folder / f"shard-{number:05d}", ignore_errors=True)
+            reasons += facts["reasons"]
+        if not any(reason == "" for reason in reasons):
+            shutil.rmtree(writer.folder, ignore_errors=True)  # there is nothing to resume
+        readable, skipped = _readable(table, np.array(reasons), encoder, signature, finish)
+        if part is None:
+            check_table(readable)
+        writer.finish(readable, len(ranges), document)
+    return Extraction(len(readable), new, skipped, _missing(readable))
+
+
+def _within(progress: OnProgress | None, done: int, total: int) -> OnProgress | None:
+    """Report the progress of a shard as progress of all."""
+    return progress and (lambda step: progress(Progress(done + step.done, total, step.note)))
+
+
+def _reasons(table: ImageTable, parts: Sequence[_Part], strict: bool) -> npt.NDArray[np.str_]:
+    """For each image of the finished parts why it cannot be read, or ""."""
     reasons = np.concatenate([read_npz(part.file, ("reasons",))["reasons"] for part in parts])
     if strict:
         _check_readable(table, range(len(table)), reasons)
-    readable_rows = np.flatnonzero(reasons == "")
-    if not len(readable_rows):
-        shutil.rmtree(folder, ignore_errors=True)  # there is nothing to resume
+    return reasons
+
+
+def _readable(
+    table: ImageTable,
+    reasons: npt.NDArray[np.str_],
+    encoder: Encoder,
+    signature: str,
+    finish: Callable[[ImageTable], ImageTable],
+) -> tuple[ImageTable, dict[str, str]]:
+    """The finished table of the readable images, and why the others cannot be read."""
+    rows = np.flatnonzero(reasons == "")
+    if not len(rows):
         raise DataError(f"{table.name}: none of {len(table)} images can be read, first {table.files[0]}: {reasons[0]}")
     skipped = {table.files[row]: str(reasons[row]) for row in np.flatnonzero(reasons != "")}
-    readable = finish(table.take(readable_rows))
-    _check(readable)
+    readable = finish(table.take(rows) if len(rows) < len(table) else table)
     provenance = {
         "features": f"{encoder.name}, {encoder.size} px",
         **readable.provenance,
         "images": signature,
-        "encoder": json.dumps(record),
+        "encoder": json.dumps(encoder.record()),
         **({"skipped": json.dumps(skipped)} if skipped else {}),
     }
-    bundle = folder / "whole.npz"  # in the folder, so that an interruption leaves no other files
-    blocks = (read_npz(part.file, ("features",))["features"] for part in parts)
-    write_bundle(bundle, replace(readable, provenance=provenance), blocks)
-    with replacing(out) as temporary:
-        bundle.replace(temporary)
-    shutil.rmtree(folder, ignore_errors=True)
-    missing: tuple[str, ...] = ("descriptors",) if readable.descriptors is None else ()
-    missing += ("train_idx", "test_seen_idx", "test_unseen_idx") if readable.split is None else ()
-    return Extraction(len(readable), new, skipped, missing)
+    return replace(readable, provenance=provenance), skipped
+
+
+def _missing(table: ImageTable) -> tuple[str, ...]:
+    """Arrays that training needs and the table does not have."""
+    missing: tuple[str, ...] = ("descriptors",) if table.descriptors is None else ()
+    return missing + (("train_idx", "test_seen_idx", "test_unseen_idx") if table.split is None else ())
 
 
 def _encode_parts(
@@ -155,14 +237,6 @@ def _speed(images: int, started: float) -> str:
 
 def _batch_size(device: torch.device) -> int:
     return _CPU_BATCH_SIZE if device.type == "cpu" else _BATCH_SIZE
-
-
-def _check(table: ImageTable) -> None:
-    """Validate descriptors and split, before hours are spent on features."""
-    if table.descriptors is not None and table.split is not None:
-        table.dataset(np.zeros((len(table), 1), dtype=np.float32))
-    elif table.descriptors is not None:
-        check_descriptors(table.descriptors, table.class_names, table.name)
 
 
 def _parts(table: ImageTable, folder: Path, settings: str, batch_size: int) -> list[_Part]:

@@ -19,7 +19,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.files import digest, locked, make_folder, write_json
 from classnorm.methods import FitContext, FitJob, MethodConfig, method_named
-from classnorm.metrics import GZSLScores, gzsl_scores, side_scores
+from classnorm.metrics import GZSLScores, SideScores, side_gzsl_scores, side_predictions
 from classnorm.progress import Announce
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import ENCODER, RESULT, Result, write_arrays, write_result
@@ -88,10 +88,10 @@ def run(
         make_folder(folder)
         (folder / RESULT).unlink(missing_ok=True)  # after all checks, which must not cost an earlier result
         fitted = fit_calibrated(experiment.job, context, announce)
-        logits, scores = score(fitted.scorer, experiment.dataset)
+        sides, scores = score(fitted.scorer, experiment.dataset)
         fitted.scorer.save(folder)
         _write_encoder(folder, experiment.dataset)
-        _write_predictions(folder, fitted.scorer, experiment.dataset, logits)
+        _write_predictions(folder, fitted.scorer, experiment.dataset, sides)
         document = _document(experiment, fitted, scores) | {"device": str(context.device), "command": command}
         result = write_result(folder, document, fitted.history)
         shutil.rmtree(folder / "checkpoint", ignore_errors=True)
@@ -140,12 +140,11 @@ def _write_encoder(folder: Path, dataset: ZeroShotDataset) -> None:
             write_json(folder / ENCODER, json.loads(dataset.provenance["encoder"]))
 
 
-def score(scorer: Scorer, dataset: ZeroShotDataset) -> tuple[np.ndarray[Any, Any], GZSLScores]:
-    """Raw test logits [n, n_classes] and the scores under the scorer's calibration."""
+def score(scorer: Scorer, dataset: ZeroShotDataset) -> tuple[SideScores, GZSLScores]:
+    """Uncalibrated side scores of the test rows, and the scores under the scorer's calibration."""
     rows = dataset.test_rows
-    logits = scorer.logits(dataset.features[rows])
-    calibrated = scorer.calibration.apply(logits, scorer.seen)
-    return logits, gzsl_scores(calibrated, dataset.labels[rows], scorer.seen)
+    sides = scorer.sides(dataset.view(rows), dataset.labels[rows])
+    return sides, side_gzsl_scores(sides, scorer.calibration)
 
 
 def dataset_record(dataset: ZeroShotDataset) -> dict[str, Any]:
@@ -166,17 +165,14 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
-def _write_predictions(folder: Path, scorer: Scorer, dataset: ZeroShotDataset, logits: np.ndarray[Any, Any]) -> None:
+def _write_predictions(folder: Path, scorer: Scorer, dataset: ZeroShotDataset, sides: SideScores) -> None:
     rows, seen = dataset.test_rows, scorer.seen
-    labels = dataset.labels[rows]
-    sides = side_scores(logits, labels, seen)
-    top = scorer.calibration.apply(logits, seen).argmax(axis=1)
     write_arrays(
         folder / "predictions.npz",
         {
             "row": rows,
-            "label": labels.astype(np.int32),
-            "top1": top.astype(np.int32),
+            "label": sides.labels.astype(np.int32),
+            "top1": side_predictions(sides, scorer.calibration).astype(np.int32),
             "best_seen": sides.seen_class.astype(np.int32),
             "best_unseen": sides.unseen_class.astype(np.int32),
             "best_seen_score": sides.best_seen.astype(np.float32),

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from classnorm.data.dataset import ZeroShotDataset
+from classnorm.data.row_store import RowStore
 from classnorm.inspection.descriptors import AttributeFacts, DescriptorPair, attribute_facts, attribute_warnings
 from classnorm.inspection.duplicates import (
     MOST_OPERATIONS,
@@ -90,6 +91,8 @@ def inspect_dataset(
     >>> inspection.verdict, inspection.duplicates.exact, inspection.duplicates.other_label
     ('usable, with warnings', 1, 1)
     """
+    if isinstance(dataset.features, RowStore):
+        dataset.features.verify()
     features, classes, attributes = feature_facts(dataset.features), class_facts(dataset), attribute_facts(dataset)
     duplicates, leaks = duplicate_facts(dataset, near, most_operations, progress), leak_facts(dataset)
     warnings = (

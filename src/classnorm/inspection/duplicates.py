@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.dataset import FloatArray, IntArray, ZeroShotDataset
+from classnorm.data.dataset import IntArray, ZeroShotDataset
+from classnorm.data.row_store import Features, RowView, row_blocks
 from classnorm.inspection.measures import SHOWN, Doubles, counted, row_norms
 from classnorm.progress import OnProgress, Progress
 
@@ -64,10 +65,8 @@ def duplicate_facts(
 ) -> DuplicateFacts:
     """Find test rows that (nearly) equal a training row, and equal training rows with different labels."""
     train, test = np.sort(dataset.split.train), np.sort(dataset.test_rows)
-    groups: dict[bytes, list[int]] = {}  # equal training rows
-    for row, digest in zip(train.tolist(), _digests(dataset.features, train), strict=True):
-        groups.setdefault(digest, []).append(row)
-    repeated = [rows for rows in groups.values() if len(rows) > 1]
+    groups = _Groups(dataset.features, train)
+    repeated = groups.repeated()
     contradictory = [rows for rows in repeated if len(set(dataset.labels[rows].tolist())) > 1]
 
     compared = test
@@ -82,11 +81,9 @@ def duplicate_facts(
         for row, other, apart in zip(compared.tolist(), nearest.tolist(), distance.tolist(), strict=True)
         if apart < near
     }
-    for row, digest in zip(test.tolist(), _digests(dataset.features, test), strict=True):
-        if digest in groups:
-            equal = groups[digest]  # prefer a row of the same class
-            other = next((r for r in equal if dataset.labels[r] == dataset.labels[row]), equal[0])
-            pairs[row] = _pair(dataset, row, other, 0.0, exact=True)
+    for row, equal in groups.equal_to(dataset.features, test):
+        other = next((r for r in equal if dataset.labels[r] == dataset.labels[row]), equal[0])  # prefer the same class
+        pairs[row] = _pair(dataset, row, other, 0.0, exact=True)
     closest = [*distance.tolist(), *(pair.cosine_distance for pair in pairs.values())]
     return DuplicateFacts(
         threshold=near,
@@ -108,11 +105,36 @@ def duplicate_facts(
     )
 
 
-def _digests(features: FloatArray, rows: IntArray) -> Iterable[bytes]:
-    """Yield a digest per row, equal for equal rows."""
-    for start in range(0, len(rows), 4096):
-        for row in features[rows[start : start + 4096]] + features.dtype.type(0):  # −0 becomes 0
-            yield hashlib.blake2b(row.tobytes(), digest_size=16).digest()
+class _Groups:
+    """Groups of equal rows, found by their digests, which take little memory."""
+
+    def __init__(self, features: Features, rows: IntArray) -> None:
+        self.values, group = np.unique(_digests(features, rows), return_inverse=True)
+        self.rows = rows[np.argsort(group, kind="stable")]  # group by group
+        self.bounds = np.append(0, np.cumsum(np.bincount(group, minlength=len(self.values))))
+
+    def group(self, number: int) -> list[int]:
+        """Its rows, ascending."""
+        rows: list[int] = self.rows[self.bounds[number] : self.bounds[number + 1]].tolist()
+        return rows
+
+    def repeated(self) -> list[list[int]]:
+        """The groups of more than one row, in the order of their first rows."""
+        return sorted(self.group(number) for number in np.flatnonzero(np.diff(self.bounds) > 1).tolist())
+
+    def equal_to(self, features: Features, rows: IntArray) -> Iterable[tuple[int, list[int]]]:
+        """The rows that equal a group, with that group."""
+        digests = _digests(features, rows)
+        numbers = np.minimum(np.searchsorted(self.values, digests), len(self.values) - 1)
+        for i in np.flatnonzero(self.values[numbers] == digests):
+            yield int(rows[i]), self.group(int(numbers[i]))
+
+
+def _digests(features: Features, rows: IntArray) -> npt.NDArray[np.bytes_]:
+    """[n], equal for equal rows."""
+    blocks = (block + features.dtype.type(0) for _, block in row_blocks(RowView(features, rows), 4096))  # −0 becomes 0
+    digests = (hashlib.blake2b(row.tobytes(), digest_size=16).digest() for block in blocks for row in block)
+    return np.fromiter(digests, dtype="S16", count=len(rows))
 
 
 def _pair(dataset: ZeroShotDataset, row: int, train_row: int, distance: float, exact: bool) -> RowPair:
@@ -154,7 +176,7 @@ def search_cost(dataset: ZeroShotDataset) -> float:
 
 
 def nearest_rows(
-    features: FloatArray, queries: IntArray, references: IntArray, progress: OnProgress | None = None
+    features: Features, queries: IntArray, references: IntArray, progress: OnProgress | None = None
 ) -> tuple[IntArray, Doubles]:
     """Find for each query row the reference row with the largest cosine, and that cosine in float64.
 
@@ -188,7 +210,7 @@ def nearest_rows(
     return nearest, cosines
 
 
-def _unit(features: FloatArray, rows: IntArray, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def _unit(features: Features, rows: IntArray, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return the rows scaled to unit norm, [n, d_z]; all-zero rows stay zero."""
     unit = np.empty((len(rows), features.shape[1]), dtype=dtype)
     for start in range(0, len(rows), 512):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from classnorm.data.dataset import FloatArray, row_chunks
+from classnorm.data.dataset import row_chunks
+from classnorm.data.row_store import Features
 from classnorm.inspection.measures import SHOWN, counted, row_norms
 
 __all__ = ["FeatureFacts", "feature_facts", "feature_warnings"]
@@ -28,7 +29,7 @@ class FeatureFacts:
     mean_norm: float
 
 
-def feature_facts(features: FloatArray) -> FeatureFacts:
+def feature_facts(features: Features) -> FeatureFacts:
     """Compute the facts in one pass over all rows."""
     low, high = features[0].astype(np.float64), features[0].astype(np.float64)  # [d_z]
     zeros, norms = 0, []

@@ -10,20 +10,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, TrainingRows, ZeroShotModel
+from classnorm.methods.method import Fitted, RowSource, ZeroShotModel
 from classnorm.methods.parts.embedding import divergence_hint
-from classnorm.methods.parts.placement import placed_rows, with_hubness
+from classnorm.methods.parts.placement import placed_rows, row_moments, with_hubness
 from classnorm.methods.settings.classnorm import METHOD, ClassNormConfig
 from classnorm.nn import (
     AttributeEmbedder,
-    FeatureMoments,
     cosine_cross_entropy,
     cosine_logits,
     dot_logits,
     entropy_regularizer,
     gamma_for_variance,
 )
-from classnorm.training import FitContext, seeded, stage, train
+from classnorm.training import FitContext, StoredRows, seeded, stage, train
 
 __all__ = ["METHOD", "Augmentation", "ClassNormConfig", "ClassNormModel", "TrainingProblem", "prepare"]
 
@@ -91,7 +90,7 @@ class TrainingProblem:
     """A model and its training data, for the training loop or a diagnosis."""
 
     model: ClassNormModel
-    features: Tensor
+    features: Tensor | StoredRows
     labels: Tensor
     descriptors: Tensor
     entropy_weight: float
@@ -161,17 +160,17 @@ class Augmentation:
 def prepare(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device: torch.device) -> TrainingProblem:
     """The untrained model and its training data, from the seen classes only."""
     config.check()
-    rows = TrainingRows.of(dataset, device)
+    rows = RowSource.of(dataset, device)
     n_seen, features = len(rows.descriptors), rows.features
     model = ClassNormModel(config, dataset.d_a, dataset.d_z, seed, rows.descriptors.cpu(), n_seen).to(device)
-    # Map or normalize the features once instead of in every batch.
+    # Map or normalize features in memory once instead of in every batch.
     if model.geometry is not None:
-        moments = FeatureMoments(dataset.d_z, config.power, n_seen).update(features, rows.labels)
+        moments = row_moments(dataset, rows, config.power, None)
         model.geometry.fit_moments(moments)
-        model.means.copy_(model.geometry.place(moments.class_means.to(features)))
+        model.means.copy_(model.geometry.place(moments.class_means.to(rows.descriptors)))
         features = placed_rows(model.geometry, features)
     elif config.logits == "cosine":
-        features = F.normalize(features, dim=1)
+        features = features.mapped(F.normalize) if isinstance(features, StoredRows) else F.normalize(features, dim=1)
     return TrainingProblem(model, features, rows.labels, rows.descriptors, config.entropy_weight)
 
 

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, TrainingRows, ZeroShotModel
+from classnorm.methods.method import Fitted, RowSource, ZeroShotModel
 from classnorm.methods.parts.placement import placed_rows, row_moments, with_hubness
 from classnorm.methods.settings.kernel import METHOD, KernelConfig
 from classnorm.nn import FeatureMoments
@@ -140,7 +140,7 @@ def build(config: KernelConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor
 def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitContext) -> Fitted:
     """Solve the closed form, then refine it for a few epochs."""
     config.check()
-    rows = TrainingRows.of(dataset, torch.device("cpu"))
+    rows = RowSource.of(dataset, torch.device("cpu"))
     moments = row_moments(dataset, rows, config.power, context.shared)
     model = solve(config, rows.descriptors, moments, seed).to(context.device)
     if config.closed_form:

@@ -20,7 +20,7 @@ from classnorm.training import FitContext, History, TrainingConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from classnorm.methods.model import TrainingRows, ZeroShotModel
+    from classnorm.methods.model import RowSource, TrainingRows, ZeroShotModel
 
 __all__ = [
     "VALIDATED",
@@ -29,6 +29,7 @@ __all__ = [
     "Method",
     "MethodConfig",
     "Recipes",
+    "RowSource",
     "TrainedMethodConfig",
     "TrainingRows",
     "ZeroShotModel",

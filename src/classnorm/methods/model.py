@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
+from classnorm.data.row_store import RowStore
 from classnorm.errors import ConfigError
+from classnorm.training import StoredRows
 
-__all__ = ["TrainingRows", "ZeroShotModel"]
+__all__ = ["RowSource", "TrainingRows", "ZeroShotModel"]
 
 
 class ZeroShotModel(nn.Module, ABC):
@@ -41,9 +43,32 @@ class TrainingRows:
 
     @classmethod
     def of(cls, dataset: ZeroShotDataset, device: torch.device) -> Self:
-        seen, rows = np.flatnonzero(dataset.seen), dataset.split.train
-        if len(seen) < 2:
-            raise ConfigError(f"{dataset.name}: training needs at least 2 seen classes, there is {len(seen)}")
-        features = torch.from_numpy(np.asarray(dataset.features[rows], dtype=np.float32))
-        labels = torch.from_numpy(np.searchsorted(seen, dataset.labels[rows]))
-        return cls(features.to(device), labels.to(device), torch.from_numpy(dataset.descriptors[seen]).to(device))
+        labels, descriptors = _seen_classes(dataset, device)
+        features = torch.from_numpy(dataset.loaded(dataset.split.train))
+        return cls(features.to(device), labels, descriptors)
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """Like `TrainingRows`, but rows of a store stay there: for methods that do not need them all at once."""
+
+    features: Tensor | StoredRows
+    labels: Tensor
+    descriptors: Tensor
+
+    @classmethod
+    def of(cls, dataset: ZeroShotDataset, device: torch.device) -> Self:
+        labels, descriptors = _seen_classes(dataset, device)
+        if isinstance(dataset.features, RowStore):
+            return cls(StoredRows(dataset.features, dataset.split.train, device), labels, descriptors)
+        features = torch.from_numpy(dataset.loaded(dataset.split.train))
+        return cls(features.to(device), labels, descriptors)
+
+
+def _seen_classes(dataset: ZeroShotDataset, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Labels [n] of the training rows as indices into the seen classes, and the descriptors of these."""
+    seen = np.flatnonzero(dataset.seen)
+    if len(seen) < 2:
+        raise ConfigError(f"{dataset.name}: training needs at least 2 seen classes, there is {len(seen)}")
+    labels = torch.from_numpy(np.searchsorted(seen, dataset.labels[dataset.split.train]))
+    return labels.to(device), torch.from_numpy(dataset.descriptors[seen]).to(device)

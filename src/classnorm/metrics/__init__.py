@@ -17,6 +17,8 @@ from classnorm.metrics.calibration import (
     calibrated_scores,
     calibration_curves,
     choose_calibration,
+    side_gzsl_scores,
+    side_predictions,
 )
 from classnorm.metrics.continual import ContinualScores, continual_scores
 from classnorm.metrics.curve import SeenUnseenCurve, SideScores, ausuc, curve_of, seen_unseen_curve, side_scores
@@ -47,6 +49,8 @@ __all__ = [
     "harmonic_mean",
     "row_weights",
     "seen_unseen_curve",
+    "side_gzsl_scores",
+    "side_predictions",
     "side_scores",
     "softmax",
 ]

@@ -123,15 +123,10 @@ def gzsl_scores(
     >>> scores.seen, scores.unseen, scores.harmonic, scores.zsl
     (100.0, 0.0, 0.0, 100.0)
     """
-    from classnorm.metrics.curve import seen_unseen_curve  # it imports this module
+    from classnorm.metrics.calibration import side_gzsl_scores  # they import this module
+    from classnorm.metrics.curve import side_scores
 
-    scores, index, seen = check_scores(logits, labels, seen_mask)
-    curve = seen_unseen_curve(scores, index, seen, average)
-    predictions = scores.argmax(axis=1)
-    is_seen = seen[index]
-    u = accuracy(predictions[~is_seen], index[~is_seen], average)
-    s = accuracy(predictions[is_seen], index[is_seen], average)
-    return GZSLScores(unseen=u, seen=s, harmonic=harmonic_mean(u, s), zsl=curve.zsl, ausuc=curve.area)
+    return side_gzsl_scores(side_scores(logits, labels, seen_mask, average))
 
 
 def check_scores(

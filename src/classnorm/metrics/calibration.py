@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from classnorm.errors import ConfigError
-from classnorm.metrics.accuracy import harmonic_mean
-from classnorm.metrics.curve import SideScores
+from classnorm.metrics.accuracy import GZSLScores, harmonic_mean
+from classnorm.metrics.curve import SideScores, curve_of
 
 __all__ = [
     "PAPER_SCALES",
@@ -27,6 +27,8 @@ __all__ = [
     "calibration_curves",
     "calibration_values",
     "choose_calibration",
+    "side_gzsl_scores",
+    "side_predictions",
 ]
 
 PAPER_SCALES = (1.0, 0.95, 0.9, 0.85, 0.8)
@@ -91,13 +93,36 @@ class Calibration:
 
 def calibrated_scores(sides: SideScores, calibration: Calibration) -> tuple[float, float, float]:
     """U, S and H in percent under a calibration."""
-    factor, shift = calibration.factors_and_shifts(True)
-    seen = factor * sides.best_seen - shift
-    tie_to_seen = (seen == sides.best_unseen) & (sides.seen_class < sides.unseen_class)
-    seen_wins = (seen > sides.best_unseen) | tie_to_seen
+    seen_wins = _seen_wins(sides, _seen_scores(sides, calibration))
     u = _percent(sides, ~sides.is_seen, sides.unseen_right & ~seen_wins)
     s = _percent(sides, sides.is_seen, sides.seen_right & seen_wins)
     return u, s, harmonic_mean(u, s)
+
+
+def side_gzsl_scores(sides: SideScores, calibration: Calibration | None = None) -> GZSLScores:
+    """`gzsl_scores` under a calibration from uncalibrated side scores, which need less memory than logits."""
+    calibration = calibration or Calibration()
+    u, s, h = calibrated_scores(sides, calibration)
+    curve = curve_of(replace(sides, best_seen=_seen_scores(sides, calibration)))
+    return GZSLScores(unseen=u, seen=s, harmonic=h, zsl=curve.zsl, ausuc=curve.area)
+
+
+def side_predictions(sides: SideScores, calibration: Calibration) -> npt.NDArray[np.int64]:
+    """The best class of each row under a calibration."""
+    return np.where(_seen_wins(sides, _seen_scores(sides, calibration)), sides.seen_class, sides.unseen_class)
+
+
+def _seen_scores(sides: SideScores, calibration: Calibration) -> Floats:
+    """Calibrated scores of the best seen classes."""
+    factor, shift = calibration.factors_and_shifts(True)
+    return factor * sides.best_seen - shift
+
+
+def _seen_wins(sides: SideScores, seen: Floats) -> npt.NDArray[np.bool_]:
+    """Whether the best seen class, with these scores, beats the best unseen one; a tie goes to the lower index."""
+    tie_to_seen = (seen == sides.best_unseen) & (sides.seen_class < sides.unseen_class)
+    wins: npt.NDArray[np.bool_] = (seen > sides.best_unseen) | tie_to_seen
+    return wins
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ a corner for each distinct δ, so sorting δ gives all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -36,6 +37,13 @@ class SideScores:
     is_seen: npt.NDArray[np.bool_]
     """Whether the true class is seen."""
     average: Average = "class"
+
+    @classmethod
+    def joined(cls, parts: Sequence[SideScores]) -> SideScores:
+        """The scores of all rows, from those of blocks of rows."""
+        columns = [field.name for field in fields(cls) if field.name != "average"]
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
+        return cls(**arrays, average=parts[0].average)
 
     @cached_property
     def weights(self) -> Floats:

@@ -9,6 +9,7 @@ the matrix decomposed is an inverse, whose eigenvalues are of one size.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Self
 
 import torch
@@ -20,7 +21,6 @@ from classnorm.settings import require
 
 __all__ = ["FeatureGeometry", "FeatureMoments"]
 
-_BLOCK = 2048  # rows added at a time, few enough for the processor's cache
 _STRIP = 256  # rows of the matrix of products computed at a time
 _LARGE = 256  # dimensions from which eigenvectors take noticeable time
 _SHRUNK = 0.05  # shrinkage from which the smallest eigenvalues hardly matter
@@ -33,6 +33,9 @@ class FeatureMoments:
     Rows without labels count as one class.
     """
 
+    block_rows = 2048
+    """Rows added at a time, few enough for the processor's cache."""
+
     def __init__(self, d_z: int, power: float = 0.5, n_classes: int = 1) -> None:
         self.power = power
         self.counts = torch.zeros(n_classes, dtype=torch.int64)
@@ -41,9 +44,13 @@ class FeatureMoments:
 
     def update(self, features: Tensor, labels: Tensor | None = None) -> Self:
         """Add rows [n, d_z] with labels [n]."""
-        labels = torch.zeros(len(features), dtype=torch.int64) if labels is None else labels.cpu()
+        labels = torch.zeros(len(features), dtype=torch.int64) if labels is None else labels
+        return self.update_blocks(torch.split(features, self.block_rows), labels)
+
+    def update_blocks(self, blocks: Iterable[Tensor], labels: Tensor) -> Self:
+        """Add rows [n, d_z] with labels [n], given in blocks of `block_rows` rows."""
         upper = torch.zeros_like(self.products)  # the other triangle has the same products
-        for block, index in zip(torch.split(features, _BLOCK), torch.split(labels, _BLOCK), strict=True):
+        for block, index in zip(blocks, torch.split(labels.cpu(), self.block_rows), strict=True):
             if len(block):
                 self._add(signed_power(block.cpu().float(), self.power), index, upper)
         self.products += upper.triu_()

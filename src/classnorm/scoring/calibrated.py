@@ -129,7 +129,10 @@ def validate(job: FitJob, split: int, context: FitContext) -> ValidationFit:
     """Fit on a validation split of the training rows and score the held-out rows."""
     part = job.validation(split)
     data = part.dataset
-    logits = Scorer.of(part, part.fit(context).model).logits(data.features[data.test_rows])
-    labels = data.labels[data.test_rows]
-    step = -(-logits.size // _MAX_LOGITS)
-    return ValidationFit(side_scores(logits, labels, data.seen), logits[::step].copy(), labels[::step], data.seen)
+    scorer, labels = Scorer.of(part, part.fit(context).model), data.labels[data.test_rows]
+    step = max(1, -(-len(labels) * data.n_classes // _MAX_LOGITS))
+    sides, kept = [], []
+    for rows, logits in scorer.logit_blocks(data.view(data.test_rows)):
+        sides.append(side_scores(logits, labels[rows], data.seen))
+        kept.append(logits[-rows.start % step :: step].copy())
+    return ValidationFit(SideScores.joined(sides), np.concatenate(kept), labels[::step], data.seen)

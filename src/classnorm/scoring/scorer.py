@@ -19,10 +19,11 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from classnorm.data.dataset import FloatArray, check_descriptors, check_features
+from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
 from classnorm.errors import ClassNormError, ConfigError, DataError, ModelError, unknown_name
 from classnorm.files import replacing, write_json
 from classnorm.methods import METHODS, FitJob, MethodConfig, ZeroShotModel, method_named
-from classnorm.metrics import Calibration, softmax
+from classnorm.metrics import Average, Calibration, SideScores, side_scores, softmax
 from classnorm.results.run_folder import model_files
 from classnorm.training import Device, pick_device
 
@@ -31,8 +32,12 @@ __all__ = ["Scorer", "Top"]
 _FORMAT = "classnorm-model"
 _VERSION = 1
 _BATCH_BYTES = 1 << 28  # logits computed at a time; bounds the memory for many rows or classes
+_SMALLER = 4  # blocks of rows that are not in memory are smaller by this factor: the next one is read meanwhile
 _CHUNK = 1 << 20  # logits ranked at a time; fits a cache
 _SPARE = 3  # candidates beyond the best k; rows that are still undecided are sorted completely
+
+Rows = npt.ArrayLike | RowStore | RowView
+"""Features [n, d_z]."""
 
 
 class Top(NamedTuple):
@@ -89,19 +94,31 @@ class Scorer:
         self.model.eval()
         return self.model.prototypes(self._tensor(self.descriptors))
 
-    def logits(self, features: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Uncalibrated scores, [n, d_z] → [n, n_classes]. Features may be memory-mapped or float16."""
+    def logits(self, features: Rows) -> npt.NDArray[np.float32]:
+        """Uncalibrated scores, [n, d_z] → [n, n_classes]. Features may be memory-mapped, in a store, or float16."""
         rows = self._rows(features)
         result = np.empty((len(rows), len(self.class_names)), dtype=np.float32)
         for part, block in self._blocks(rows, slice(None)):
             result[part] = block.cpu().numpy()
         return result
 
-    def scores(self, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def logit_blocks(self, features: Rows) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
+        """The `logits` of some rows at a time, with the positions of the rows: memory does not grow with the rows."""
+        for part, block in self._blocks(self._rows(features), slice(None)):
+            yield part, block.cpu().numpy()
+
+    def sides(self, features: Rows, labels: npt.ArrayLike, average: Average = "class") -> SideScores:
+        """Uncalibrated scores of the best seen and unseen class of each row, from which all accuracies follow."""
+        index = np.asarray(labels)
+        parts = [side_scores(np.empty((0, len(self.seen))), index[:0], self.seen, average)]
+        parts += [side_scores(block, index[part], self.seen, average) for part, block in self.logit_blocks(features)]
+        return SideScores.joined(parts)
+
+    def scores(self, features: Rows) -> npt.NDArray[np.float64]:
         """Calibrated scores, [n, n_classes]."""
         return self.calibration.apply(self.logits(features), self.seen)
 
-    def probabilities(self, features: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def probabilities(self, features: Rows) -> npt.NDArray[np.float64]:
         """Softmax of the calibrated scores divided by the temperature, [n, n_classes]."""
         rows = self._rows(features)
         result = np.empty((len(rows), len(self.class_names)))
@@ -109,7 +126,7 @@ class Scorer:
             result[part] = softmax(self.calibration.apply(block.cpu().numpy(), self.seen), self.temperature)
         return result
 
-    def top(self, features: npt.ArrayLike, k: int = 5) -> Top:
+    def top(self, features: Rows, k: int = 5) -> Top:
         """The k best classes of each row by `scores`; of equal scores, the first class wins.
 
         Memory is bounded for any number of rows and classes: scores and prototypes are computed in blocks.
@@ -164,27 +181,26 @@ class Scorer:
             parts.append((index, exact, logs.numpy()))
         return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
 
-    def _rows(self, features: npt.ArrayLike) -> FloatArray:
-        rows = np.asanyarray(features)
+    def _rows(self, features: Rows) -> Features | RowView:
+        rows = features if isinstance(features, RowStore | RowView) else np.asanyarray(features)
         if rows.ndim != 2 or rows.shape[1] != self.d_z:
             raise DataError(f"features have shape {rows.shape}, but the model was trained on [n, {self.d_z}]")
         return rows
 
     @torch.inference_mode()
-    def _blocks(self, rows: FloatArray, classes: slice) -> Iterator[tuple[slice, torch.Tensor]]:
+    def _blocks(self, rows: Features | RowView, classes: slice) -> Iterator[tuple[slice, torch.Tensor]]:
         """Logits of some classes, for as many rows at a time as the memory limit allows."""
         descriptors = self.descriptors[classes]
         is_all = len(descriptors) == len(self.descriptors)
         self.model.eval()
         prototypes = self._prototypes if is_all else self.model.prototypes(self._tensor(descriptors))
         size = max(1, _BATCH_BYTES // (4 * max(len(descriptors), self.d_z)))
-        for start in range(0, len(rows), size):
-            part = slice(start, start + size)
-            yield part, self.model.logits(self._tensor(rows[part]), prototypes).float()
+        for part, block in row_blocks(rows, size if isinstance(rows, np.ndarray) else -(-size // _SMALLER)):
+            yield part, self.model.logits(self._tensor(block), prototypes).float()
 
-    def predict(self, features: npt.ArrayLike) -> list[str]:
+    def predict(self, features: Rows) -> list[str]:
         """The name of the best class of each row."""
-        checked = check_features(features, "features")
+        checked = features if isinstance(features, RowView) else check_features(features, "features")
         return [self.class_names[c] for c in self.top(checked, 1).indices[:, 0]]
 
     def add_classes(self, descriptors: Mapping[str, npt.ArrayLike], where: str = "new classes") -> Self:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from classnorm.training.epochs import EpochLosses, run_epochs
     from classnorm.training.loop import Batches, gradient_step, train
     from classnorm.training.seeding import seeded
+    from classnorm.training.stored_rows import StoredRows
 
 __all__ = [
     "Batches",
@@ -24,6 +25,7 @@ __all__ = [
     "Schedule",
     "SharedWork",
     "Stage",
+    "StoredRows",
     "TrainingConfig",
     "gradient_step",
     "learning_rate",
@@ -36,4 +38,4 @@ __all__ = [
     "train",
 ]
 
-__getattr__ = late_names(__name__, ".seeding", ".epochs", ".loop")  # they need PyTorch
+__getattr__ = late_names(__name__, ".seeding", ".epochs", ".stored_rows", ".loop")  # they need PyTorch

@@ -15,6 +15,7 @@ from classnorm.training.epochs import EpochLosses, History, run_epochs
 from classnorm.training.schedule import TrainingConfig, learning_rate, make_optimizer
 from classnorm.training.seeding import seeded
 from classnorm.training.stages import stage
+from classnorm.training.stored_rows import ShuffledPools, StoredRows
 
 __all__ = ["Batches", "gradient_step", "train"]
 
@@ -46,10 +47,34 @@ class ShuffledRows:
         yield from torch.split(order.to(self.device), self.size)
 
 
+@dataclass(frozen=True, eq=False)
+class _Gathered:
+    """Batches of rows in memory."""
+
+    features: Tensor
+    labels: Tensor
+    batches: Batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
+        for rows in self.batches.epoch(number):
+            yield self.features.index_select(0, rows), self.labels.index_select(0, rows)
+
+
+def _source(
+    features: Tensor | StoredRows, labels: Tensor, size: int, seed: int, batches: Batches | None
+) -> _Gathered | ShuffledPools:
+    if isinstance(features, StoredRows):
+        return ShuffledPools(features, labels, size, seed)
+    return _Gathered(features, labels, batches or ShuffledRows(len(labels), size, seed, features.device))
+
+
 def train(
     model: nn.Module,
     loss: Callable[[Tensor, Tensor], Tensor],
-    features: Tensor,
+    features: Tensor | StoredRows,
     labels: Tensor,
     config: TrainingConfig,
     *,
@@ -65,11 +90,11 @@ def train(
     Args:
         model: its trainable parameters are optimized, on their device.
         loss: (features [b, d_z], labels [b]) → scalar.
-        features: [n, d_z] on the model's device.
+        features: [n, d_z] on the model's device, or rows that stay in files.
         labels: [n].
         seed: seed of the row order, which depends only on (seed, epoch).
         context: progress and checkpoints.
-        batches: rows of each step; by default all rows in shuffled batches of ``config.batch_size``.
+        batches: rows of each step, of rows in memory; by default all in shuffled batches of ``config.batch_size``.
         on_step: called with the number of each step before its batch is drawn.
         no_decay: parameters exempt from weight decay.
         hint: likely remedy, for the error message on divergence.
@@ -78,13 +103,13 @@ def train(
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     device = parameters[0].device
     optimizer = make_optimizer(_groups(parameters, no_decay) if no_decay else parameters, config, device)
-    batches = batches or ShuffledRows(len(labels), config.batch_size, seed, device)
-    steps_per_epoch = len(batches)
+    source = _source(features, labels, config.batch_size, seed, batches)
+    steps_per_epoch = len(source)
     total_steps = config.epochs * steps_per_epoch
 
     def epoch(number: int) -> EpochLosses:
         losses = torch.zeros(steps_per_epoch, device=device)
-        batch_rows = batches.epoch(number)
+        batches = source.epoch(number)
         first = number * steps_per_epoch
         for i in range(steps_per_epoch):
             for group in optimizer.param_groups:
@@ -92,8 +117,7 @@ def train(
             if on_step:
                 on_step(first + i)
             with stage("gather"):
-                rows = next(batch_rows)
-                batch = features.index_select(0, rows), labels.index_select(0, rows)
+                batch = next(batches)
             value = loss(*batch)
             gradient_step(optimizer, value, parameters, config.grad_clip)
             losses[i] = value.detach()

@@ -80,7 +80,7 @@ def configure(stream: TaskStream, strategy: str, **changes: Any) -> StreamConfig
             raise unknown_name("setting", name, names)
     config = kind()
     if isinstance(config, ContinualConfig):
-        config = replace(config, final_relu=bool((dataset.features[stream.train(0)] >= 0).all()))
+        config = replace(config, final_relu=bool((dataset.loaded(stream.train(0)) >= 0).all()))
     if isinstance(config, MemoryConfig) and dataset.benchmark == "SUN":
         config = replace(config, memory_per_class=5)
     return replace(config, **changes)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import TrainingRows
+from classnorm.methods.method import RowSource
 from classnorm.methods.settings.parts import GeometryConfig
 from classnorm.nn import FeatureGeometry, FeatureMoments
-from classnorm.training import SharedWork
+from classnorm.training import SharedWork, StoredRows
 
 __all__ = ["GeometryConfig", "placed_rows", "row_moments", "with_hubness"]
 
@@ -19,29 +21,41 @@ _BLOCK = 1024  # rows mapped at a time, to keep temporaries in the cache
 _NEAREST = 3  # class means that determine the hubness of a class
 
 
-def row_moments(
-    dataset: ZeroShotDataset, rows: TrainingRows, power: float, shared: SharedWork | None
-) -> FeatureMoments:
-    """The moments of the training rows by seen class, the sum of those of their cells if work is shared."""
+def row_moments(dataset: ZeroShotDataset, rows: RowSource, power: float, shared: SharedWork | None) -> FeatureMoments:
+    """The moments of the training rows by seen class, the sum of those of their cells if work is shared.
+
+    Rows that stay in files are read once, in blocks.
+    """
     total = FeatureMoments(dataset.d_z, power, len(rows.descriptors))
     if shared is None:
-        return total.update(rows.features, rows.labels)
+        return _add(total, rows.features, rows.labels)
     cells = shared.cells[dataset.split.train]
     for cell in np.unique(cells):
-        inside = torch.from_numpy(np.flatnonzero(cells == cell))
+        inside = np.flatnonzero(cells == cell)
+        index = torch.from_numpy(inside)
         # Fits number the classes differently, but in the same order.
-        classes, labels = torch.unique(rows.labels[inside], return_inverse=True)
+        classes, labels = torch.unique(rows.labels[index], return_inverse=True)
         key = ("moments", power, int(cell))
         if key not in shared.results:
-            shared.results[key] = FeatureMoments(dataset.d_z, power, len(classes)).update(rows.features[inside], labels)
+            part = rows.features.part(inside) if isinstance(rows.features, StoredRows) else rows.features[index]
+            shared.results[key] = _add(FeatureMoments(dataset.d_z, power, len(classes)), part, labels)
         total.add(shared.results[key], classes)
     return total
 
 
+def _add(moments: FeatureMoments, features: Tensor | StoredRows, labels: Tensor) -> FeatureMoments:
+    """The sums over rows, which may be on several machines: add them up there."""
+    if isinstance(features, StoredRows):
+        return moments.update_blocks(features.blocks(moments.block_rows), labels)
+    return moments.update(features, labels)
+
+
 @torch.no_grad()
-def placed_rows(geometry: FeatureGeometry, features: Tensor) -> Tensor:
-    """The training rows mapped by the geometry, on its device."""
+def placed_rows(geometry: FeatureGeometry, features: Tensor | StoredRows) -> Tensor | StoredRows:
+    """The training rows mapped by the geometry, on its device; those in files when they are read."""
     projection = geometry.projection
+    if isinstance(features, StoredRows):
+        return replace(features, device=projection.device, map=geometry)
     placed = projection.new_empty(len(features), projection.shape[1])
     for block, place in zip(torch.split(features, _BLOCK), torch.split(placed, _BLOCK), strict=True):
         place.copy_(geometry(block.to(projection.device)))

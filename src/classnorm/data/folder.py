@@ -1,0 +1,212 @@
+"""Folder bundles: an `.npz` bundle whose features are in shards, for data larger than memory.
+
+`dataset.json` lists the shards, `table.npz` holds the other arrays of a bundle. A folder is written as `FOLDER.parts`,
+shard by shard, and gets its name when it is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from classnorm.data.bundle import dataset_of, read_table, write_bundle
+from classnorm.data.dataset import ZeroShotDataset, check_array
+from classnorm.data.image_table import ImageTable
+from classnorm.data.row_store import MEMORY, FloatArray, RowStore, open_shard, row_blocks
+from classnorm.errors import DataError, OutputError
+from classnorm.files import make_folder, replacing, write_json
+from classnorm.progress import OnProgress, Progress
+
+__all__ = [
+    "TABLE",
+    "DType",
+    "FolderWriter",
+    "is_folder_bundle",
+    "load_folder",
+    "read_manifest",
+    "read_store",
+    "save_folder",
+    "shard_ranges",
+    "shards_of",
+]
+
+MANIFEST = "dataset.json"
+TABLE = "table.npz"
+_FORMAT, _VERSION = "classnorm-dataset", 1
+_SHARD_BYTES = 1 << 27  # of a shard, by default
+
+DType = Literal["float16", "float32"]
+
+
+def is_folder_bundle(path: Path) -> bool:
+    """Whether the folder is a complete folder bundle."""
+    return (path / MANIFEST).is_file()
+
+
+def load_folder(path: Path, memory: float = MEMORY) -> ZeroShotDataset:
+    """Open a folder bundle; its features are read when they are used.
+
+    Args:
+        memory: GiB of rows that may be loaded at once, for methods that need them all.
+    """
+    document = read_manifest(path)
+    if part := document.get("part"):
+        raise DataError(
+            f"{path}: is part {part['number']} of {part['of']} of a dataset; join all parts with classnorm data merge"
+        )
+    return dataset_of(read_store(path, memory), read_table(path / TABLE), path)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Read `dataset.json`."""
+    try:
+        document = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path / MANIFEST}: not readable ({error}); copy or write the folder again") from error
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise DataError(f'{path / MANIFEST}: not a folder bundle; it must contain "format": "{_FORMAT}"')
+    if document.get("version") != _VERSION:
+        raise DataError(f"{path / MANIFEST}: version {document.get('version')} is not understood; update classnorm")
+    shards = document.get("shards")
+    valid = isinstance(shards, list) and all(isinstance(s, dict) and isinstance(s.get("file"), str) for s in shards)
+    if not (shards and valid):
+        raise DataError(f'{path / MANIFEST}: "shards" must be a list of objects with a "file", and not empty')
+    return document
+
+
+def read_store(path: Path, memory: float = MEMORY) -> RowStore:
+    """Open the features of a folder bundle."""
+    entries: list[dict[str, Any]] = read_manifest(path)["shards"]
+    shards = tuple(open_shard(path.resolve() / entry["file"]) for entry in entries)
+    for shard, entry in zip(shards, entries, strict=True):
+        if shard.rows != entry.get("rows", shard.rows):
+            raise DataError(f"{shard.path}: has {shard.rows} rows, but {entry['rows']} in {MANIFEST}; copy it again")
+        if (shard.dimensions, shard.dtype) != (shards[0].dimensions, shards[0].dtype):
+            raise DataError(
+                f"{shard.path}: {shard.dimensions} dimensions in {shard.dtype}, but {shards[0].dimensions} in "
+                f"{shards[0].dtype} in the first shard; all must be alike"
+            )
+    hashes = tuple(str(entry["sha256"]) for entry in entries if "sha256" in entry)
+    lowest = [float(entry["min"]) for entry in entries if "min" in entry]
+    return RowStore(
+        str(path),
+        shards,
+        hashes if len(hashes) == len(shards) else None,
+        min(lowest) if len(lowest) == len(shards) else None,
+        memory,
+    )
+
+
+def shard_ranges(n_rows: int, row_bytes: int, rows_per_shard: int | None = None) -> list[range]:
+    """Rows of each shard; by default shards have 128 MiB."""
+    length = rows_per_shard or max(1, _SHARD_BYTES // row_bytes)
+    return [range(start, min(start + length, n_rows)) for start in range(0, n_rows, length)]
+
+
+def save_folder(
+    dataset: ZeroShotDataset,
+    path: Path,
+    dtype: DType | None = None,
+    rows_per_shard: int | None = None,
+    progress: OnProgress | None = None,
+) -> None:
+    """Write `dataset` as a folder bundle, with one shard in memory at a time."""
+    kind = np.dtype(dtype or dataset.features.dtype)
+    ranges = shard_ranges(dataset.n_rows, kind.itemsize * dataset.d_z, rows_per_shard)
+    with FolderWriter(path) as writer:
+        for number, (_, rows) in enumerate(row_blocks(dataset.features, len(ranges[0]))):
+            with np.errstate(over="ignore"):
+                writer.write(number, rows.astype(kind, copy=False))
+            if progress:
+                progress(Progress(ranges[number].stop, dataset.n_rows))
+        writer.finish(ImageTable.of(dataset), len(ranges))
+
+
+class FolderWriter:
+    """Writes a folder bundle. With a key, an interrupted writer of the same key has left its shards to resume from."""
+
+    def __init__(self, path: Path, key: str | None = None) -> None:
+        if path.exists() and not is_folder_bundle(path) and not (path.is_dir() and not any(path.iterdir())):
+            raise OutputError(f"{path}: exists and is not a folder bundle; choose another location or delete it")
+        self.path, self.resumable = path, key is not None
+        self.key = key or uuid.uuid4().hex
+        self.folder = path.with_name(f"{path.name}.parts")
+
+    def __enter__(self) -> FolderWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Leave no shards that cannot be resumed from."""
+        if kind is not None and not self.resumable:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def write(self, number: int, rows: FloatArray, **facts: Any) -> None:
+        """Check and write the rows of a shard, which may be none, and record facts about it."""
+        rows = np.ascontiguousarray(check_array(rows, f"{self.path}, shard {number}"))
+        make_folder(self.folder)
+        self._file(number, ".json").unlink(missing_ok=True)
+        with replacing(self._file(number)) as temporary, temporary.open("wb") as file:
+            np.lib.format.write_array(file, rows, allow_pickle=False)
+        entry = {"file": self._file(number).name, "rows": len(rows)}
+        entry["sha256"] = hashlib.sha256(rows.data).hexdigest()
+        if len(rows):
+            entry["min"] = float(rows.min())
+        write_json(self._file(number, ".json"), {"key": self.key, "shard": entry, "facts": facts})
+
+    def facts(self, number: int) -> dict[str, Any] | None:
+        """The facts recorded with a finished shard; None if it has to be written."""
+        record = self._record(number)
+        return None if record is None else record["facts"]
+
+    def _record(self, number: int) -> dict[str, Any] | None:
+        try:
+            record: dict[str, Any] = json.loads(self._file(number, ".json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return record if record.get("key") == self.key and self._file(number).is_file() else None
+
+    def finish(self, table: ImageTable, n_shards: int, part: Mapping[str, Any] | None = None) -> None:
+        """Complete the folder with everything but the features, and give it its name."""
+        records = filter(None, map(self._record, range(n_shards)))
+        shards = [record["shard"] for record in records if record["shard"]["rows"]]
+        if sum(shard["rows"] for shard in shards) != len(table):
+            raise OutputError(f"{self.folder}: its shards have changed; run the command again")
+        write_bundle(self.folder / TABLE, table, None)
+        document = {"format": _FORMAT, "version": _VERSION, **({"part": part} if part else {}), "shards": shards}
+        write_json(self.folder / MANIFEST, document)
+        kept = {MANIFEST, TABLE, *(shard["file"] for shard in shards)}
+        for file in self.folder.iterdir():
+            if file.name not in kept:
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
+        self._publish()
+
+    def _publish(self) -> None:
+        old = self.path.with_name(f".{self.path.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        try:
+            if self.path.exists():
+                self.path.rename(old)
+            self.folder.rename(self.path)
+        except OSError as error:
+            raise OutputError(f"cannot write {self.path}: {error.strerror}; the result is in {self.folder}") from error
+        shutil.rmtree(old, ignore_errors=True)
+
+    def _file(self, number: int, suffix: str = ".npy") -> Path:
+        return self.folder / f"features-{number:05d}{suffix}"
+
+
+def shards_of(path: Path) -> Iterator[FloatArray]:
+    """Read the shards of a folder bundle one by one, checked against their recorded checksums."""
+    store = read_store(path)
+    for number, shard in enumerate(store.shards):
+        rows = RowStore(store.where, (shard,))[:]
+        if store.hashes is not None and hashlib.sha256(rows.data).hexdigest() != store.hashes[number]:
+            raise DataError(f"{shard.path}: is not as it was written; copy it again")
+        yield rows
