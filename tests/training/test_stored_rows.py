@@ -11,7 +11,7 @@ from classnorm.data import SyntheticConfig, load, synthesize
 from classnorm.data.row_store import RowStore, open_shard
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.scoring import fit, fit_calibrated
-from classnorm.training import StoredRows, TrainingConfig, stored_rows, train
+from classnorm.training import Processes, StoredRows, TrainingConfig, stored_rows, train
 from classnorm.training.stored_rows import ShuffledPools
 
 CPU = torch.device("cpu")
@@ -29,7 +29,7 @@ def rows(tmp_path):
 
 def epoch(rows, number, seed=0, size=32):
     labels = torch.from_numpy(rows.rows)
-    return list(ShuffledPools(rows, labels, size, seed).epoch(number))
+    return [(x, y) for x, y, _ in ShuffledPools(rows, labels, size, seed).epoch(number)]
 
 
 @pytest.mark.parametrize("pool", [1, SMALL_POOL, 1 << 28])
@@ -47,6 +47,23 @@ def test_every_row_is_read_once_per_epoch_with_its_label(rows, monkeypatch, pool
     assert orders[0] != orders[1]
     assert orders[1] == torch.cat([labels for _, labels in epoch(rows, 1)]).tolist()  # whatever came before
     assert orders[1] != torch.cat([labels for _, labels in epoch(rows, 1, seed=1)]).tolist()
+
+
+@pytest.mark.parametrize("count", [2, 3, 40])
+@pytest.mark.parametrize("pool", [1, SMALL_POOL, 1 << 28])
+def test_processes_divide_the_batches_and_the_reading(rows, monkeypatch, pool, count):
+    monkeypatch.setattr(stored_rows, "_POOL_BYTES", pool)
+    whole = epoch(rows, 0)
+    parts, counts, read = [[] for _ in whole], [], ShuffledPools._read
+    monkeypatch.setattr(ShuffledPools, "_read", lambda self, pool: counts.append(len(pool[0])) or read(self, pool))
+    for rank in range(count):
+        pools = ShuffledPools(rows, torch.from_numpy(rows.rows), 32, 0, Processes(rank, count))
+        for i, (features, labels, share) in enumerate(pools.epoch(0)):
+            torch.testing.assert_close(features[:, 0], labels.float())
+            assert len(labels) == max(1, round(share * len(whole[i][1])))
+            parts[i] += labels.tolist() if share else []
+    assert [sorted(part) for part in parts] == [sorted(labels.tolist()) for _, labels in whole]
+    assert sum(counts) - len(rows) <= counts.count(1)  # nothing twice, except a row for processes without any
 
 
 def test_rows_of_one_pool_train_in_the_order_of_rows_in_memory(rows):
@@ -159,5 +176,5 @@ def test_methods_that_need_all_rows_load_them_or_say_why_not(folder):
 
 def test_normalized_batches_have_unit_length(folder):
     rows = StoredRows(folder.features, folder.split.train, CPU).mapped(F.normalize)
-    for features, _ in ShuffledPools(rows, torch.zeros(len(rows), dtype=torch.int64), 100, 0).epoch(0):
+    for features, *_ in ShuffledPools(rows, torch.zeros(len(rows), dtype=torch.int64), 100, 0).epoch(0):
         torch.testing.assert_close(features.norm(dim=1), torch.ones(len(features)))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from pathlib import Path
 
 from classnorm.cli.flags import as_flags
-from classnorm.errors import ClassNormError, unknown_name
+from classnorm.errors import ClassNormError, ConfigError, unknown_name
+from classnorm.launch import launch
 
 __all__ = ["main"]
 
@@ -57,19 +60,37 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run a command. A user error prints one line on stderr and exits with code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        _dispatch(arguments)
+        with nullcontext() if launch().rank == 0 else _silence():
+            _dispatch(arguments)
     except ClassNormError as error:
-        print(f"classnorm: error: {as_flags(' '.join(str(error).split()))}", file=sys.stderr)
+        _report(f"error: {as_flags(' '.join(str(error).split()))}")
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        print(f"classnorm: interrupted{_CONTINUE.get(arguments[0], '')}", file=sys.stderr)
+        _report(f"interrupted{_CONTINUE.get(arguments[0], '')}")
         raise SystemExit(130) from None
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # no second error when stdout is flushed at exit
         raise SystemExit(141) from None
     except MemoryError:
-        print("classnorm: error: out of memory; use fewer rows, float16 features or a smaller model", file=sys.stderr)
+        _report("error: out of memory; use fewer rows, float16 features or a smaller model")
         raise SystemExit(2) from None
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Of several processes only the first prints."""
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield
+
+
+def _report(message: str) -> None:
+    """Print a message on stderr; of several processes only one does."""
+    if launch().count > 1:
+        from classnorm.training.distributed import is_first_to_fail
+
+        if not is_first_to_fail():
+            return
+    print(f"classnorm: {message}", file=sys.stderr)
 
 
 def _dispatch(arguments: list[str]) -> None:
@@ -89,6 +110,8 @@ def _dispatch(arguments: list[str]) -> None:
         return
     if name not in _COMMANDS:
         raise unknown_name("command", name, _COMMANDS)
+    if launch().count > 1 and name != "train":
+        raise ConfigError(f"classnorm {name} runs in one process; run it without torchrun")
     module, _, command = _COMMANDS[name][0].partition(":")
     getattr(importlib.import_module(f"classnorm.cli.{module}"), command).parse(rest, f"classnorm {name}").run()
 

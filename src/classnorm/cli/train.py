@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,9 +17,10 @@ from classnorm.data import ZeroShotDataset
 from classnorm.encoders.preparation import Prepared
 from classnorm.errors import ConfigError
 from classnorm.experiments.experiment import Experiment, dataset_record, run
-from classnorm.methods import resolve
+from classnorm.methods import check_parallel, resolve
 from classnorm.report import group_results, terminal_table, write_report
 from classnorm.results.run_folder import Result
+from classnorm.training import Device, Processes, joined
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +32,14 @@ class Train(MethodCommand):
       classnorm train xlsa17/data/CUB --features res101 --recipe reference --seeds 3
       classnorm train mine.npz --recipe paper --hidden 512 --epochs 30 --out runs/mine --json
       classnorm train --images photos --descriptions animals.csv --method kernel --out runs/animals
+      torchrun --nproc-per-node 4 -m classnorm train large.npz --out runs/large
 
     Notes:
       --images takes a folder per class, a CSV file with the columns path and label,
       or a folder in the layout of CUB-200-2011. Features and descriptors are cached
       in the output folder, and a report is written beside the runs.
+      torchrun divides the rows among processes, on one machine or several; the result
+      is that of one process. If one dies, run the same command with --resume.
     """
 
     data: DataArgument = "glyphs"
@@ -48,8 +53,14 @@ class Train(MethodCommand):
     output: OutputOptions
 
     def run(self) -> None:
+        with joined(self.training.device) as (processes, device):
+            self._run(processes, device)
+
+    def _run(self, processes: Processes, device: Device) -> None:
         seeds = self.training.seed_numbers()
-        prepared = self._prepared()
+        check_parallel(self.method, processes.count)
+        with processes.first_goes_ahead() if self.images else nullcontext():
+            prepared = self._prepared()
         dataset = self.dataset.load(self.data, self.output.quiet) if prepared is None else prepared.dataset
         _, config = resolve(dataset, self.method, self.recipe, **self.set_values)
         config.check()
@@ -60,7 +71,8 @@ class Train(MethodCommand):
                 run(
                     Experiment(dataset, self.method, self.recipe, config, seed),
                     folder,
-                    device=self.training.device,
+                    device=device,
+                    processes=processes,
                     checkpoint_every=self.checkpoint_every,
                     resume=self.training.resume,
                     announce=lambda stage, seed=seed: announce(f"seed {seed}, {stage}"),  # type: ignore[misc]
@@ -68,6 +80,8 @@ class Train(MethodCommand):
                 )
                 for seed, folder in zip(seeds, folders, strict=True)
             ]
+        if not processes.is_first:
+            return
         if prepared is not None:
             for result in results:
                 prepared.write_examples(result.folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -18,12 +18,12 @@ import numpy as np
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.files import digest, locked, make_folder, write_json
-from classnorm.methods import FitContext, FitJob, MethodConfig, method_named
+from classnorm.methods import FitContext, FitJob, MethodConfig, check_parallel, method_named
 from classnorm.metrics import GZSLScores, SideScores, side_gzsl_scores, side_predictions
 from classnorm.progress import Announce
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import ENCODER, RESULT, Result, write_arrays, write_result
-from classnorm.training import Device, pick_device
+from classnorm.training import ALONE, Device, Processes, pick_device
 
 if TYPE_CHECKING:
     from classnorm.scoring import CalibratedFit, Scorer
@@ -66,6 +66,7 @@ def run(
     folder: Path,
     *,
     device: Device = "auto",
+    processes: Processes = ALONE,
     checkpoint_every: int = 0,
     resume: bool = False,
     announce: Announce = lambda stage: None,
@@ -75,27 +76,35 @@ def run(
 
     With `resume`, a finished run of the same experiment is read instead, and an interrupted one continues from its last
     checkpoint. Otherwise a run in the folder is replaced. Waits for another process that runs in the same folder.
+    Of `processes` that run an experiment together, only the first writes.
     """
-    with locked(folder):
-        if resume and (folder / RESULT).is_file():
+    with locked(folder) if processes.is_first else nullcontext():
+        if processes.from_first(resume and (folder / RESULT).is_file()):
             return _finished(experiment, folder)
         experiment.config.check()
-        context = FitContext(
-            pick_device(device), None, folder / "checkpoint" / "training.safetensors", checkpoint_every, resume
-        )
+        check_parallel(experiment.method, processes.count)
+        checkpoint = folder / "checkpoint" / "training.safetensors"
+        context = FitContext(pick_device(device), None, checkpoint, checkpoint_every, resume, processes=processes)
         from classnorm.scoring import fit_calibrated  # PyTorch
 
-        make_folder(folder)
-        (folder / RESULT).unlink(missing_ok=True)  # after all checks, which must not cost an earlier result
+        if processes.is_first:
+            make_folder(folder)
+            (folder / RESULT).unlink(missing_ok=True)  # after all checks, which must not cost an earlier result
         fitted = fit_calibrated(experiment.job, context, announce)
-        sides, scores = score(fitted.scorer, experiment.dataset)
-        fitted.scorer.save(folder)
-        _write_encoder(folder, experiment.dataset)
-        _write_predictions(folder, fitted.scorer, experiment.dataset, sides)
-        document = _document(experiment, fitted, scores) | {"device": str(context.device), "command": command}
-        result = write_result(folder, document, fitted.history)
-        shutil.rmtree(folder / "checkpoint", ignore_errors=True)
-        return result
+        sides, scores = score(fitted.scorer, experiment.dataset, processes)
+        document = _document(experiment, fitted, scores) | {
+            "device": str(context.device),
+            "processes": processes.count,
+            "command": command,
+        }
+        if processes.is_first:
+            fitted.scorer.save(folder)
+            _write_encoder(folder, experiment.dataset)
+            _write_predictions(folder, fitted.scorer, experiment.dataset, sides)
+            write_result(folder, document, fitted.history)
+            shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+        processes.from_first()  # the others wait until it is written
+        return Result(folder, document)
 
 
 def _finished(experiment: Experiment, folder: Path) -> Result:
@@ -140,10 +149,13 @@ def _write_encoder(folder: Path, dataset: ZeroShotDataset) -> None:
             write_json(folder / ENCODER, json.loads(dataset.provenance["encoder"]))
 
 
-def score(scorer: Scorer, dataset: ZeroShotDataset) -> tuple[SideScores, GZSLScores]:
+def score(scorer: Scorer, dataset: ZeroShotDataset, processes: Processes = ALONE) -> tuple[SideScores, GZSLScores]:
     """Uncalibrated side scores of the test rows, and the scores under the scorer's calibration."""
+    from classnorm.scoring.calibrated import of_all
+
     rows = dataset.test_rows
-    sides = scorer.sides(dataset.view(rows), dataset.labels[rows])
+    own = rows[processes.part(len(rows))]
+    sides = of_all(scorer.sides(dataset.view(own), dataset.labels[own]), processes)
     return sides, side_gzsl_scores(sides, scorer.calibration)
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "Space",
     "TrainingRows",
     "ZeroShotModel",
+    "check_parallel",
     "method_named",
     "recipe_named",
     "resolve",
@@ -75,6 +76,13 @@ def method_named(name: str) -> Method:
     if name not in METHODS:
         raise unknown_name("method", name, METHODS, "a plug-in's method needs `plugin`")
     return METHODS[name]
+
+
+def check_parallel(name: str, processes: int) -> None:
+    """Raise if several processes are to train a method that cannot be divided among them."""
+    if processes > 1 and not method_named(name).parallel:
+        able = ", ".join(other for other, method in METHODS.items() if method.parallel)
+        raise ConfigError(f"the method {name} trains in one process: run it without torchrun, or choose one of {able}")
 
 
 def resolve(

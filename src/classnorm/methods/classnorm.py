@@ -22,7 +22,7 @@ from classnorm.nn import (
     entropy_regularizer,
     gamma_for_variance,
 )
-from classnorm.training import FitContext, StoredRows, seeded, stage, train
+from classnorm.training import ALONE, FitContext, Processes, StoredRows, seeded, stage, train
 
 __all__ = ["METHOD", "Augmentation", "ClassNormConfig", "ClassNormModel", "TrainingProblem", "prepare"]
 
@@ -157,7 +157,9 @@ class Augmentation:
         return features, labels, descriptors + self.noise * draws
 
 
-def prepare(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device: torch.device) -> TrainingProblem:
+def prepare(
+    dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device: torch.device, processes: Processes = ALONE
+) -> TrainingProblem:
     """The untrained model and its training data, from the seen classes only."""
     config.check()
     rows = RowSource.of(dataset, device)
@@ -165,7 +167,7 @@ def prepare(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device
     model = ClassNormModel(config, dataset.d_a, dataset.d_z, seed, rows.descriptors.cpu(), n_seen).to(device)
     # Map or normalize features in memory once instead of in every batch.
     if model.geometry is not None:
-        moments = row_moments(dataset, rows, config.power, None)
+        moments = row_moments(dataset, rows, config.power, processes=processes)
         model.geometry.fit_moments(moments)
         model.means.copy_(model.geometry.place(moments.class_means.to(rows.descriptors)))
         features = placed_rows(model.geometry, features)
@@ -176,16 +178,19 @@ def prepare(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device
 
 def fit(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, context: FitContext) -> Fitted:
     """Train on the training rows."""
-    problem = prepare(dataset, config, seed, context.device)
+    problem = prepare(dataset, config, seed, context.device, context.processes)
     augment = Augmentation(problem, config, seed) if config.virtual_classes or config.descriptor_noise else None
 
-    def loss(features: Tensor, labels: Tensor) -> Tensor:
-        descriptors = None
-        if augment is not None:
-            features, labels, descriptors = augment(features, labels)
-        return problem.batch_loss(features, labels, descriptors)
-
-    model, features, labels = problem.model, problem.features, problem.labels
-    on_step, hint = augment.start if augment else None, divergence_hint(config.logits)
-    history = train(model, loss, features, labels, config, seed=seed, context=context, on_step=on_step, hint=hint)
-    return Fitted(model, history)
+    history = train(
+        problem.model,
+        problem.batch_loss,
+        problem.features,
+        problem.labels,
+        config,
+        seed=seed,
+        context=context,
+        on_step=augment.start if augment else None,
+        augment=augment,
+        hint=divergence_hint(config.logits),
+    )
+    return Fitted(problem.model, history)

@@ -141,7 +141,7 @@ def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitC
     """Solve the closed form, then refine it for a few epochs."""
     config.check()
     rows = RowSource.of(dataset, torch.device("cpu"))
-    moments = row_moments(dataset, rows, config.power, context.shared)
+    moments = row_moments(dataset, rows, config.power, context.shared, context.processes)
     model = solve(config, rows.descriptors, moments, seed).to(context.device)
     if config.closed_form:
         return Fitted(model.eval(), [])

@@ -138,6 +138,9 @@ class Method:
     """Values for a grid search; by default three of each range in `space`."""
     name: str = ""
     """Name in the registry, which sets it."""
+    parallel: bool = False
+    """Whether several processes can train it together: its loss is a mean over the rows that `training.train` gives it,
+    and it does not depend on the other rows of the batch."""
 
     def search_space(self, sampler: Literal["tpe", "grid"]) -> Space:
         """The default search space of a sampler."""
@@ -146,10 +149,12 @@ class Method:
         return self.grid or {n: v.values() if isinstance(v, Range) else v for n, v in self.space.items()}
 
 
-def late_method(name: str, config: type[MethodConfig], recipes: Recipes, space: Space, grid: Space) -> Method:
+def late_method(
+    name: str, config: type[MethodConfig], recipes: Recipes, space: Space, grid: Space, *, parallel: bool = False
+) -> Method:
     """A method whose `build` and `fit` are imported from `classnorm.methods.NAME` when they are called."""
     build, fit = (Late(f"classnorm.methods.{name}", function) for function in ("build", "fit"))
-    return Method(config, recipes, build, fit, space, grid, name)
+    return Method(config, recipes, build, fit, space, grid, name, parallel)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,9 +25,9 @@ from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.progress import Announce
 from classnorm.results.numbers import json_numbers
 from classnorm.scoring.scorer import Scorer
-from classnorm.training import FitContext, History, SharedWork, TrainingConfig
+from classnorm.training import FitContext, History, Processes, SharedWork, TrainingConfig
 
-__all__ = ["CalibratedFit", "ValidationFit", "fit_calibrated", "validate"]
+__all__ = ["CalibratedFit", "ValidationFit", "fit_calibrated", "of_all", "validate"]
 
 _SHARING = 3  # validation splits up to which work is shared; each doubles the results to keep
 _KINDS: tuple[Literal["scale", "bias"], ...] = ("scale", "bias")
@@ -131,8 +131,18 @@ def validate(job: FitJob, split: int, context: FitContext) -> ValidationFit:
     data = part.dataset
     scorer, labels = Scorer.of(part, part.fit(context).model), data.labels[data.test_rows]
     step = max(1, -(-len(labels) * data.n_classes // _MAX_LOGITS))
-    sides, kept = [], []
-    for rows, logits in scorer.logit_blocks(data.view(data.test_rows)):
-        sides.append(side_scores(logits, labels[rows], data.seen))
-        kept.append(logits[-rows.start % step :: step].copy())
-    return ValidationFit(SideScores.joined(sides), np.concatenate(kept), labels[::step], data.seen)
+    own = context.processes.part(len(labels))
+    none = np.empty((0, data.n_classes), dtype=np.float32)
+    sides, kept = [side_scores(none, labels[:0], data.seen)], [none]
+    for rows, logits in scorer.logit_blocks(data.view(data.test_rows[own])):
+        sides.append(side_scores(logits, labels[own][rows], data.seen))
+        kept.append(logits[-(own.start + rows.start) % step :: step].copy())
+    together = of_all(SideScores.joined(sides), context.processes)
+    some = context.processes.concatenated(np.concatenate(kept))
+    return ValidationFit(together, some, labels[::step], data.seen)
+
+
+def of_all(sides: SideScores, processes: Processes) -> SideScores:
+    """The scores of the rows of all processes, each of which has those of its part."""
+    columns = [field.name for field in fields(SideScores) if field.name != "average"]
+    return SideScores(**{name: processes.concatenated(getattr(sides, name)) for name in columns}, average=sides.average)

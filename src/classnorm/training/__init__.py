@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from classnorm.late import late_names
 from classnorm.training.context import FitContext, History, SharedWork
 from classnorm.training.device import Device, pick_device
+from classnorm.training.distributed import ALONE, Processes, joined
 from classnorm.training.schedule import Schedule, TrainingConfig, learning_rate, make_optimizer
 from classnorm.training.stages import Stage, stage, stage_seconds
 
@@ -17,17 +18,20 @@ if TYPE_CHECKING:
     from classnorm.training.stored_rows import StoredRows
 
 __all__ = [
+    "ALONE",
     "Batches",
     "Device",
     "EpochLosses",
     "FitContext",
     "History",
+    "Processes",
     "Schedule",
     "SharedWork",
     "Stage",
     "StoredRows",
     "TrainingConfig",
     "gradient_step",
+    "joined",
     "learning_rate",
     "make_optimizer",
     "pick_device",

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.progress import OnProgress
+from classnorm.training.distributed import ALONE, Processes
 
 if TYPE_CHECKING:
     import torch
@@ -47,3 +48,5 @@ class FitContext:
     """Identifies everything that determines the result; a checkpoint with another key is refused."""
     shared: SharedWork | None = None
     """Work shared with other fits of the job."""
+    processes: Processes = ALONE
+    """Processes that train together. All do the same with the same context, each on its part of the rows."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from classnorm.errors import DivergedError
+from classnorm.errors import ConfigError, DivergedError
 from classnorm.progress import Progress
 from classnorm.training.checkpoint import load_checkpoint, save_checkpoint
 from classnorm.training.context import FitContext, History
@@ -54,6 +54,8 @@ def run_epochs(
     path, every = context.checkpoint, context.checkpoint_every
     if path and context.resume and path.exists():
         history = load_checkpoint(path, model, optimizer, context.key)
+    if context.processes.from_first(len(history)) != len(history):
+        raise ConfigError(f"{path}: not the same for all processes; `out` must be a folder that all machines share")
     for epoch in range(len(history), epochs):
         started = time.perf_counter()
         losses, rate = epoch_function(epoch)
@@ -62,7 +64,7 @@ def run_epochs(
             raise DivergedError(f"training diverged: {problem} (epoch {epoch + 1}, learning rate {rate:g}); {hint}")
         mean, seconds = float(losses.mean()), round(time.perf_counter() - started, 4)
         history.append({"epoch": epoch + 1, "loss": mean, "lr": rate, "seconds": seconds})
-        if path and every and (epoch + 1 == epochs or (epoch + 1) % every == 0):
+        if path and context.processes.is_first and every and (epoch + 1 == epochs or (epoch + 1) % every == 0):
             save_checkpoint(path, model, optimizer, context.key, history)
         if context.progress:
             context.progress(Progress(epoch + 1, epochs, f"loss {mean:.3f}"))

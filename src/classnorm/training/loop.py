@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from classnorm.training.context import FitContext
+from classnorm.training.distributed import ALONE, Processes
 from classnorm.training.epochs import EpochLosses, History, run_epochs
 from classnorm.training.schedule import TrainingConfig, learning_rate, make_optimizer
 from classnorm.training.seeding import seeded
@@ -54,26 +56,36 @@ class _Gathered:
     features: Tensor
     labels: Tensor
     batches: Batches
+    processes: Processes
 
     def __len__(self) -> int:
         return len(self.batches)
 
-    def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor, float]]:
+        """Features and labels of this process's part of each batch, and its share of the batch."""
         for rows in self.batches.epoch(number):
-            yield self.features.index_select(0, rows), self.labels.index_select(0, rows)
+            part, share = self.processes.batch_part(len(rows))
+            own = rows[part]
+            yield self.features.index_select(0, own), self.labels.index_select(0, own), share
 
 
 def _source(
-    features: Tensor | StoredRows, labels: Tensor, size: int, seed: int, batches: Batches | None
+    features: Tensor | StoredRows,
+    labels: Tensor,
+    size: int,
+    seed: int,
+    batches: Batches | None,
+    processes: Processes,
 ) -> _Gathered | ShuffledPools:
     if isinstance(features, StoredRows):
-        return ShuffledPools(features, labels, size, seed)
-    return _Gathered(features, labels, batches or ShuffledRows(len(labels), size, seed, features.device))
+        return ShuffledPools(features, labels, size, seed, processes)
+    batches = batches or ShuffledRows(len(labels), size, seed, features.device)
+    return _Gathered(features, labels, batches, processes)
 
 
 def train(
     model: nn.Module,
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Callable[..., Tensor],
     features: Tensor | StoredRows,
     labels: Tensor,
     config: TrainingConfig,
@@ -82,6 +94,7 @@ def train(
     context: FitContext | None = None,
     batches: Batches | None = None,
     on_step: Callable[[int], None] | None = None,
+    augment: Callable[[Tensor, Tensor], tuple[Tensor, ...]] | None = None,
     no_decay: Collection[nn.Parameter] = (),
     hint: str = "lower `lr`",
 ) -> History:
@@ -89,13 +102,14 @@ def train(
 
     Args:
         model: its trainable parameters are optimized, on their device.
-        loss: (features [b, d_z], labels [b]) → scalar.
+        loss: (features [b, d_z], labels [b]) → scalar, a mean over rows.
         features: [n, d_z] on the model's device, or rows that stay in files.
         labels: [n].
         seed: seed of the row order, which depends only on (seed, epoch).
-        context: progress and checkpoints.
+        context: progress, checkpoints, and the processes among which each batch is divided.
         batches: rows of each step, of rows in memory; by default all in shuffled batches of ``config.batch_size``.
         on_step: called with the number of each step before its batch is drawn.
+        augment: changes a batch before it is divided; what it returns after features and labels is passed to `loss`.
         no_decay: parameters exempt from weight decay.
         hint: likely remedy, for the error message on divergence.
     """
@@ -103,7 +117,9 @@ def train(
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     device = parameters[0].device
     optimizer = make_optimizer(_groups(parameters, no_decay) if no_decay else parameters, config, device)
-    source = _source(features, labels, config.batch_size, seed, batches)
+    processes = context.processes if context else ALONE
+    readers = processes if augment is None else ALONE  # it needs whole batches
+    source = _source(features, labels, config.batch_size, seed, batches, readers)
     steps_per_epoch = len(source)
     total_steps = config.epochs * steps_per_epoch
 
@@ -117,10 +133,16 @@ def train(
             if on_step:
                 on_step(first + i)
             with stage("gather"):
-                batch = next(batches)
+                *batch, share = next(batches)
+            if augment is not None:
+                x, y, *more = augment(*batch)
+                part, share = processes.batch_part(len(y))
+                batch = [x[part], y[part], *more]
             value = loss(*batch)
-            gradient_step(optimizer, value, parameters, config.grad_clip)
-            losses[i] = value.detach()
+            add_up = partial(processes.add_up_gradients, parameters, share)
+            gradient_step(optimizer, value, parameters, config.grad_clip, add_up)
+            losses[i] = share * value.detach()
+        processes.add_up(losses)
         return EpochLosses(losses, learning_rate(config, first, total_steps))
 
     model.train()

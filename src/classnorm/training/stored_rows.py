@@ -17,6 +17,7 @@ from torch import Tensor
 
 from classnorm.data.dataset import IntArray
 from classnorm.data.row_store import RowStore, read_ahead, row_blocks
+from classnorm.training.distributed import ALONE, Processes
 from classnorm.training.seeding import seeded
 
 __all__ = ["ShuffledPools", "StoredRows"]
@@ -59,6 +60,9 @@ class StoredRows:
         return self.prepared(torch.from_numpy(self.store.take(self.rows[positions.cpu().numpy()])))
 
 
+_Batches = list[tuple[Tensor, float]]
+
+
 @dataclass(frozen=True, eq=False)
 class ShuffledPools:
     """Every row once per epoch, in an order that depends on (seed, epoch); the last batch may be smaller.
@@ -70,24 +74,26 @@ class ShuffledPools:
     labels: Tensor
     size: int
     seed: int
+    processes: Processes = ALONE
+    """Each reads its part of every pool, and trains on those rows of a batch that are in it."""
 
     def __len__(self) -> int:
         return math.ceil(len(self.rows) / self.size)
 
-    def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Features and labels of each batch of an epoch."""
-        for positions, pool, order in read_ahead(self._read, self._pools(number)):
+    def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor, float]]:
+        """Features and labels of this process's part of each batch, and its share of the batch."""
+        for positions, pool, batches in read_ahead(self._read, self._pools(number)):
             labels = self.labels[torch.from_numpy(positions).to(self.labels.device)]
-            for batch in torch.split(order, self.size):
-                features = self.rows.prepared(pool.index_select(0, batch))
-                yield features, labels.index_select(0, batch.to(labels.device))
+            for rows, share in batches:
+                features = self.rows.prepared(pool.index_select(0, rows))
+                yield features, labels.index_select(0, rows.to(labels.device)), share
 
-    def _read(self, pool: tuple[IntArray, Tensor]) -> tuple[IntArray, Tensor, Tensor]:
-        positions, order = pool
-        return positions, torch.from_numpy(self.rows.store.take(self.rows.rows[positions])), order
+    def _read(self, pool: tuple[IntArray, _Batches]) -> tuple[IntArray, Tensor, _Batches]:
+        positions, batches = pool
+        return positions, torch.from_numpy(self.rows.store.take(self.rows.rows[positions])), batches
 
-    def _pools(self, number: int) -> Iterator[tuple[IntArray, Tensor]]:
-        """Positions of the rows of each pool, ascending, and the order in which they train."""
+    def _pools(self, number: int) -> Iterator[tuple[IntArray, _Batches]]:
+        """Positions of the rows of each pool that this process reads, ascending, and its part of each batch of them."""
         n, block = len(self.rows), self.rows.store.block_rows
         blocks = torch.randperm(math.ceil(n / block), generator=seeded(self.seed, number, 1)).numpy()
         sequence = (block * blocks[:, None] + np.arange(block)).reshape(-1)
@@ -97,9 +103,21 @@ class ShuffledPools:
         generator = seeded(self.seed, number)
         for start in range(0, n, length):
             positions = np.sort(sequence[start : start + length])
-            yield positions, torch.randperm(len(positions), generator=generator)
+            order = torch.randperm(len(positions), generator=generator)
+            part = self.processes.part(len(positions))
+            batches = [_inside(batch, part) for batch in torch.split(order, self.size)]
+            yield positions[part if part.stop > part.start else slice(1)], batches
 
     @cached_property
     def _by_row(self) -> IntArray:
         """Positions in the order of the store."""
         return np.argsort(self.rows.rows, kind="stable")
+
+
+def _inside(batch: Tensor, part: slice) -> tuple[Tensor, float]:
+    """The rows of a batch that are in a part, counted from its start, and their share of the batch.
+
+    Without any, it is the first row with share 0, as in `Processes.batch_part`.
+    """
+    rows = batch[(batch >= part.start) & (batch < part.stop)] - part.start
+    return (rows, len(rows) / len(batch)) if len(rows) else (torch.zeros(1, dtype=torch.int64), 0.0)

@@ -24,8 +24,8 @@ def test_fits_that_share_their_work_have_the_moments_of_their_rows(small_dataset
         cells[part.split.train] += 2**bit
     expected = [own_moments(part) for part in parts]
     added = []
-    update = FeatureMoments.update
-    monkeypatch.setattr(FeatureMoments, "update", lambda self, x, y: added.append(len(x)) or update(self, x, y))
+    update = FeatureMoments.update_blocks
+    monkeypatch.setattr(FeatureMoments, "update_blocks", lambda self, x, y: added.append(len(y)) or update(self, x, y))
     shared = SharedWork(cells)
     for i in order:
         moments, rows = expected[i]

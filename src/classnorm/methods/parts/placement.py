@@ -13,7 +13,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import RowSource
 from classnorm.methods.settings.parts import GeometryConfig
 from classnorm.nn import FeatureGeometry, FeatureMoments
-from classnorm.training import SharedWork, StoredRows
+from classnorm.training import ALONE, Processes, SharedWork, StoredRows
 
 __all__ = ["GeometryConfig", "placed_rows", "row_moments", "with_hubness"]
 
@@ -21,14 +21,20 @@ _BLOCK = 1024  # rows mapped at a time, to keep temporaries in the cache
 _NEAREST = 3  # class means that determine the hubness of a class
 
 
-def row_moments(dataset: ZeroShotDataset, rows: RowSource, power: float, shared: SharedWork | None) -> FeatureMoments:
+def row_moments(
+    dataset: ZeroShotDataset,
+    rows: RowSource,
+    power: float,
+    shared: SharedWork | None = None,
+    processes: Processes = ALONE,
+) -> FeatureMoments:
     """The moments of the training rows by seen class, the sum of those of their cells if work is shared.
 
     Rows that stay in files are read once, in blocks.
     """
     total = FeatureMoments(dataset.d_z, power, len(rows.descriptors))
     if shared is None:
-        return _add(total, rows.features, rows.labels)
+        return _add(total, rows.features, rows.labels, processes)
     cells = shared.cells[dataset.split.train]
     for cell in np.unique(cells):
         inside = np.flatnonzero(cells == cell)
@@ -38,16 +44,26 @@ def row_moments(dataset: ZeroShotDataset, rows: RowSource, power: float, shared:
         key = ("moments", power, int(cell))
         if key not in shared.results:
             part = rows.features.part(inside) if isinstance(rows.features, StoredRows) else rows.features[index]
-            shared.results[key] = _add(FeatureMoments(dataset.d_z, power, len(classes)), part, labels)
+            shared.results[key] = _add(FeatureMoments(dataset.d_z, power, len(classes)), part, labels, processes)
         total.add(shared.results[key], classes)
     return total
 
 
-def _add(moments: FeatureMoments, features: Tensor | StoredRows, labels: Tensor) -> FeatureMoments:
-    """The sums over rows, which may be on several machines: add them up there."""
-    if isinstance(features, StoredRows):
-        return moments.update_blocks(features.blocks(moments.block_rows), labels)
-    return moments.update(features, labels)
+def _add(
+    moments: FeatureMoments, features: Tensor | StoredRows, labels: Tensor, processes: Processes
+) -> FeatureMoments:
+    """The sums over rows. Each process adds whole blocks, so that their rounding does not depend on who does."""
+    size = moments.block_rows
+    own = np.flatnonzero(np.arange(len(labels)) // size % processes.count == processes.rank)
+    blocks = (
+        features.part(own).blocks(size)
+        if isinstance(features, StoredRows)
+        else torch.split(features, size)[processes.rank :: processes.count]
+    )
+    if len(own):
+        moments.update_blocks(blocks, labels[torch.from_numpy(own).to(labels.device)])
+    processes.add_up(moments.counts, moments.sums, moments.products)
+    return moments
 
 
 @torch.no_grad()

@@ -144,4 +144,4 @@ GRID: Space = {  # the values of the paper's hyperparameter table
     "hidden": Choice((512, 1024, 2048)),
     "batch_size": Choice((128, 512)),
 }
-METHOD = late_method("classnorm", ClassNormConfig, RECIPES, SPACE, GRID)
+METHOD = late_method("classnorm", ClassNormConfig, RECIPES, SPACE, GRID, parallel=True)

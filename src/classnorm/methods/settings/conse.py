@@ -49,4 +49,4 @@ SPACE: Space = {
     "lr": Range(2e-4, 5e-3, log=True),
 }
 GRID: Space = {"top": Choice((1, 5, 10, 20)), "epochs": Choice((10, 30))}
-METHOD = late_method("conse", ConSEConfig, RECIPES, SPACE, GRID)
+METHOD = late_method("conse", ConSEConfig, RECIPES, SPACE, GRID, parallel=True)

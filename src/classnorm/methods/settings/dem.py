@@ -62,4 +62,4 @@ GRID: Space = {
     "weight_decay": Choice((1e-5, 1e-4)),
     "epochs": Choice((20, 40)),
 }
-METHOD = late_method("dem", DEMConfig, RECIPES, SPACE, GRID)
+METHOD = late_method("dem", DEMConfig, RECIPES, SPACE, GRID, parallel=True)

@@ -80,4 +80,4 @@ GRID: Space = {
     "whitening": Choice((0.2, 0.35, 0.5)),
     "ridge": Choice((0.03, 0.1, 0.3)),
 }
-METHOD = late_method("kernel", KernelConfig, RECIPES, SPACE, GRID)
+METHOD = late_method("kernel", KernelConfig, RECIPES, SPACE, GRID, parallel=True)

@@ -57,4 +57,4 @@ def ranking_method(name: str, config: type[RankingConfig], **published: Any) -> 
     """The recipe `reference` is a short, untuned schedule; `paper` has the `published` settings."""
     paper = config(**(_PAPER | published))
     recipes = {"paper": lambda dataset: paper, "reference": lambda dataset: config()}
-    return late_method(name, config, recipes, SPACE, GRID)
+    return late_method(name, config, recipes, SPACE, GRID, parallel=True)

@@ -55,4 +55,4 @@ def reference(dataset: ZeroShotDataset) -> SynCConfig:
 RECIPES: Recipes = {"paper": paper, "reference": reference}
 SPACE: Space = {"sigma": Range(0.5, 4.0, log=True), "penalty": Range(3e-5, 3e-3, log=True)}
 GRID: Space = {"sigma": Choice((0.5, 1.0, 2.0)), "penalty": Choice((1e-4, 3e-4, 1e-3))}
-METHOD = late_method("sync", SynCConfig, RECIPES, SPACE, GRID)
+METHOD = late_method("sync", SynCConfig, RECIPES, SPACE, GRID, parallel=True)
