@@ -67,6 +67,7 @@ class ClassNormConfig(TrainedMethodConfig, GeometryConfig, DescriptorConfig):
 
 
 _ROWS_AT_LEAST = 56_000  # of the recipe best, counting a row once per epoch
+_FAST_ROWS = 70_000  # of the recipe fast
 # The paper's hyperparameter table: batch size, learning rate, width.
 _PAPER: dict[str, tuple[int, float, int]] = {
     "SUN": (128, 5e-4, 2048),
@@ -106,9 +107,14 @@ def baseline(dataset: ZeroShotDataset) -> ClassNormConfig:
 
 
 def fast(dataset: ZeroShotDataset) -> ClassNormConfig:
-    """`reference` in a fifth of its steps; calibrated by validation, where its scores are those of `reference`."""
+    """`reference` with fewer steps, a fifth on CUB; calibrated, its validation scores are those of `reference`."""
+    epochs = math.ceil(_FAST_ROWS / len(dataset.split.train))
     return ClassNormConfig(
-        epochs=10, lr=1e-3, schedule="cosine", gamma=4.0, calibration="validation", final_relu=dataset.nonnegative
+        epochs=min(max(5, epochs), ClassNormConfig.epochs),
+        lr=1e-3,
+        schedule="cosine",
+        calibration="validation",
+        final_relu=dataset.nonnegative,
     )
 
 
