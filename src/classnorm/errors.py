@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "ClassNormError",
+    "ClusterError",
     "ConfigError",
     "DataError",
     "DivergedError",
@@ -38,6 +39,10 @@ class ConfigError(ClassNormError):
 
 class ModelError(ClassNormError):
     """A missing or damaged model, or one of the wrong kind."""
+
+
+class ClusterError(ClassNormError):
+    """A Ray cluster that was lost or cannot do the work."""
 
 
 class TrainingError(ClassNormError):

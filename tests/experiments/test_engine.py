@@ -16,7 +16,6 @@ from classnorm.errors import ConfigError, DivergedError
 from classnorm.experiments.engine import ERROR, Engine, Failure, finished, run_converging, run_tasks
 from classnorm.experiments.experiment import Experiment
 from classnorm.methods import resolve
-from classnorm.results.run_folder import Result
 
 
 @pytest.fixture(scope="module")
@@ -193,44 +192,6 @@ def test_the_key_of_an_experiment_names_all_that_decides_its_result(dataset):
     ]
     assert len({base.key, *(variant.key for variant in variants)}) == 5
     assert replace(base, recipe="another name").key == base.key
-
-
-@pytest.fixture(scope="module")
-def local_scores(dataset, tmp_path_factory):
-    root = tmp_path_factory.mktemp("local")
-    tasks = experiments(dataset)
-    assert run_tasks(tasks, root, Engine(jobs=2)) == {}
-    return [Result.read(root / task.name).scores for task in tasks]
-
-
-@pytest.fixture
-def ray_stopped():
-    yield
-    import ray
-
-    ray.shutdown()
-
-
-@pytest.mark.slow
-def test_a_real_ray_cluster_with_two_workers_gives_identical_scores_and_files(
-    dataset, tmp_path, local_scores, ray_stopped
-):
-    pytest.importorskip("ray", reason="skipped: Ray is not installed")
-    tasks = experiments(dataset)
-    assert run_tasks(tasks, tmp_path, Engine(backend="ray", jobs=2)) == {}
-    assert [Result.read(tmp_path / task.name).scores for task in tasks] == local_scores
-    files = {path.name for path in (tmp_path / tasks[0].name).iterdir()}
-    assert files == {"result.json", "model.safetensors", "model.json", "history.jsonl", "predictions.npz"}
-    # The same cluster: a worker that dies takes no finished task along, and its own is tried again.
-    root = tmp_path / "with a death"
-    notes_ = [Note(dataset, n, die_in=str(tmp_path) if n == 2 else "") for n in range(5)]
-    assert run_tasks(notes_, root, Engine(backend="ray", jobs=2)) == {}
-    assert (tmp_path / "died-2").exists()
-    assert all((root / task.name / "log.txt").read_text() == "ran\n" for task in notes_)
-    # A task that fails there is recorded here.
-    assert run_tasks([Note(dataset, 9, fail=True)], root, Engine(backend="ray", jobs=2)) == {
-        "task-9": Failure("ValueError: this one cannot work", "ValueError")
-    }
 
 
 def test_a_ray_cluster_that_is_not_there_is_a_clear_error(dataset, tmp_path):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -15,6 +15,7 @@ from classnorm.cli.console import notice, print_json, stage_progress
 from classnorm.cli.image_options import ImageOptions, notice_skipped
 from classnorm.cli.options import Command, DataOptions, OutputOptions, check_positive, optional
 from classnorm.cli.run_options import DeviceOption
+from classnorm.cluster import Cluster
 from classnorm.data.folder import DType
 from classnorm.data.image_table import ImageTable
 from classnorm.encoders import Encoder, check_encoder
@@ -37,6 +38,7 @@ class Extract(Command):
       classnorm extract CUB_200_2011 --like xlsa17/data/CUB --encoder efficientnet-lite2 --out cub.npz
       classnorm extract list.csv --encoder hf:facebook/dinov2-base --size 224 --out dino.npz --device cuda
       classnorm extract photos --descriptions animals.csv --shard 3/16 --out part-3
+      classnorm extract photos --out photos.npz --backend ray --address auto --gpus 1
 
     Notes:
       IMAGES is a folder per class, a CSV file with the columns path and label, a
@@ -44,7 +46,8 @@ class Extract(Command):
       --descriptions, --hold-out or --like the bundle is a complete dataset for
       train; otherwise the last line names what is missing. To continue after an
       interruption, run the same command again. With --shard, every machine extracts
-      a part of the images; classnorm data merge joins the parts.
+      a part of the images; classnorm data merge joins the parts. With --backend ray, all
+      machines of the cluster need the images at the same path.
     """
 
     images: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES")]
@@ -60,6 +63,9 @@ class Extract(Command):
     batch_size: Annotated[int | None, optional("N")] = None
     """Images per batch (default: 8 on a CPU, else 64)."""
     device: DeviceOption = "auto"
+    backend: Literal["local", "ray"] = "local"
+    """Encode in this process or on a Ray cluster, on its CPUs or, with --gpus, its GPUs."""
+    cluster: Cluster
     image: ImageOptions
     dataset: DataOptions
     output: OutputOptions
@@ -78,7 +84,9 @@ class Extract(Command):
         finish(table)  # raises before hours are spent on the images
         split = {"hold_out": self.image.hold_out, "seed": self.image.split_seed} if trainable else None
         part = None if self.shard is None else PartOf.parse(self.shard, split)
-        device, encoder = pick_device(self.device), self.image.load_encoder(tell)
+        local = self.backend == "local"
+        device = pick_device(self.device) if local else "cuda" if self.cluster.gpus else "cpu"
+        encoder = self.image.load_encoder(tell)
         from classnorm.encoders import extract_features, extract_folder
 
         extract: Callable[..., Extraction] = extract_features
@@ -92,6 +100,7 @@ class Extract(Command):
                 self.out,
                 batch_size=self.batch_size,
                 device=device,
+                cluster=None if local else self.cluster,
                 strict=self.image.strict,
                 finish=finish,
                 progress=progress,
@@ -99,6 +108,8 @@ class Extract(Command):
         self._report(result, encoder, time.monotonic() - started)
 
     def _check(self) -> None:
+        if self.backend == "ray" and self.device != "auto":
+            raise ConfigError("--device does not go with --backend ray; --gpus says whether workers use their GPUs")
         check_positive("batch-size", self.batch_size)
         check_positive("rows-per-shard", self.rows_per_shard)
         check_encoder(self.image.encoder, self.image.size)

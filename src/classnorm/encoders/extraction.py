@@ -9,23 +9,26 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from classnorm.cluster import Cluster
 from classnorm.data.bundle import read_npz, write_bundle
 from classnorm.data.folder import DType, FolderWriter, shard_ranges
 from classnorm.data.image_table import Images, ImageTable
 from classnorm.data.images import image_signature, read_images
 from classnorm.encoders.encoder import Encoder
 from classnorm.encoders.part import PartOf, check_table
-from classnorm.errors import DataError, ModelError
+from classnorm.errors import ClusterError, DataError, ModelError
 from classnorm.files import digest, replacing
 from classnorm.progress import OnProgress, Progress
 
@@ -52,6 +55,10 @@ class _Part:
     key: str  # identifies the images, the encoder and the batch size
 
 
+_Encoded: TypeAlias = tuple[npt.NDArray[np.float32], list[str]]
+"""Features of the readable images, and for each image why it cannot be read, or ""."""
+
+
 def extract_features(
     table: ImageTable,
     encoder: Encoder,
@@ -59,6 +66,7 @@ def extract_features(
     *,
     batch_size: int | None = None,
     device: torch.device | str = "cpu",
+    cluster: Cluster | None = None,
     strict: bool = False,
     finish: Callable[[ImageTable], ImageTable] = lambda table: table,
     progress: OnProgress | None = None,
@@ -69,6 +77,7 @@ def extract_features(
 
     Args:
         batch_size: images per batch; None chooses by device.
+        cluster: encode the parts there instead; `device` is then a device of its workers, which need the image files.
         strict: raise on images that cannot be read instead of skipping them.
         finish: called with the table of readable images; returns the table to write, for example with a split.
     """
@@ -79,7 +88,7 @@ def extract_features(
     record = encoder.record()
     signature = image_signature(table.images, range(len(table)))  # before reading them
     parts = _parts(table, folder, json.dumps([record, batch_size]), batch_size)
-    new = _encode_parts(table, parts, encoder, batch_size, device, strict, progress)
+    new = _encode_parts(table, parts, encoder, batch_size, device, strict, progress, cluster)
     reasons = _reasons(table, parts, strict)
     if not (reasons == "").any():
         shutil.rmtree(folder, ignore_errors=True)  # there is nothing to resume
@@ -104,6 +113,7 @@ def extract_folder(
     rows_per_shard: int | None = None,
     batch_size: int | None = None,
     device: torch.device | str = "cpu",
+    cluster: Cluster | None = None,
     strict: bool = False,
     finish: Callable[[ImageTable], ImageTable] = lambda table: table,
     progress: OnProgress | None = None,
@@ -132,7 +142,7 @@ def extract_folder(
                 shard = table.take(np.arange(rows.start, rows.stop))
                 parts = _parts(shard, writer.folder / f"shard-{number:05d}", settings, batch_size)
                 report = _within(progress, rows.start, len(table))
-                new += _encode_parts(shard, parts, encoder, batch_size, device, strict, report)
+                new += _encode_parts(shard, parts, encoder, batch_size, device, strict, report, cluster)
                 facts = {"reasons": _reasons(shard, parts, strict).tolist()}
                 features = [read_npz(part.file, ("features",))["features"] for part in parts]
                 writer.write(number, np.concatenate(features).astype(dtype), **facts)
@@ -197,13 +207,19 @@ def _encode_parts(
     device: torch.device,
     strict: bool,
     progress: OnProgress | None,
+    cluster: Cluster | None,
 ) -> int:
     """Write all unfinished parts and return their number of images."""
     pending = [part for part in parts if not _is_finished(part)]
     new = sum(len(part.rows) for part in pending)
     done, started = len(table) - new, time.monotonic()
-    encoded = _encoded(table.images, [part.rows for part in pending], encoder, batch_size, device)
-    for part, (features, reasons) in zip(pending, encoded, strict=True):
+    encoded: Iterable[tuple[_Part, _Encoded]]
+    if cluster is None:
+        rows = [part.rows for part in pending]
+        encoded = zip(pending, _encoded(table.images, rows, encoder, batch_size, device), strict=True)
+    else:
+        encoded = _encoded_on(cluster, table.images, pending, encoder, batch_size, device)
+    for part, (features, reasons) in encoded:
         if strict:
             _check_readable(table, part.rows, reasons)
         with replacing(part.file) as temporary:
@@ -212,6 +228,51 @@ def _encode_parts(
         if progress:
             progress(Progress(done, len(table), _speed(new - len(table) + done, started)))
     return new
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """The images of a part, for a worker of a cluster."""
+
+    images: Images
+    sizes: list[int]  # of the files
+    batch_size: int
+    device: torch.device
+
+
+def _encoded_on(
+    cluster: Cluster, images: Images, parts: Sequence[_Part], encoder: Encoder, batch_size: int, device: torch.device
+) -> Iterator[tuple[_Part, _Encoded]]:
+    """Each part and what `_encoded` makes of it, in the order in which workers finish."""
+
+    def piece(part: _Part) -> _Piece:
+        chosen = images[part.rows.start : part.rows.stop]
+        chosen = chosen if isinstance(chosen, np.ndarray) else [path.absolute() for path in chosen]
+        return _Piece(chosen, _sizes(chosen), batch_size, device)
+
+    for number, result in cluster.results(_encode_piece, ((encoder, piece(part)) for part in parts)):
+        if result is None:
+            raise ClusterError("a worker died while it encoded images; use a smaller `batch_size` or `jobs`")
+        yield parts[number], result
+
+
+def _encode_piece(encoder: Encoder, piece: _Piece) -> _Encoded:
+    """Encode the images of a part in a worker. Raises if its files are others than those of the caller."""
+    sizes = _sizes(piece.images)
+    if sizes != piece.sizes:
+        first = next(path for path, *pair in zip(piece.images, sizes, piece.sizes, strict=True) if len(set(pair)) > 1)
+        raise DataError(
+            f"{first}: missing or different on the worker {socket.gethostname()}; "
+            "all machines of the cluster must have the images at the same path"
+        )
+    if piece.device.type == "cpu":
+        torch.set_num_threads(1)
+    return next(_encoded(piece.images, [range(len(piece.images))], encoder, piece.batch_size, piece.device))
+
+
+def _sizes(images: Images) -> list[int]:
+    """Size of each file, −1 without one; nothing for pixels."""
+    return [path.stat().st_size if path.is_file() else -1 for path in images if isinstance(path, Path)]
 
 
 def encode_images(
@@ -261,7 +322,7 @@ def _is_finished(part: _Part) -> bool:
 
 def _encoded(
     images: Images, parts: Sequence[range], encoder: Encoder, batch_size: int, device: torch.device
-) -> Iterator[tuple[npt.NDArray[np.float32], list[str]]]:
+) -> Iterator[_Encoded]:
     """For each range of rows: features of the readable images, and for each image why it cannot be read, or ""."""
     encoder.module.to(device).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     rows = (row for part in parts for row in part)

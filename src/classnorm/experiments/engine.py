@@ -10,22 +10,27 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import socket
-import sys
+import shutil
 import tempfile
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 import joblib
+import numpy as np
+from joblib.externals.loky.backend import resource_tracker
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
+from classnorm.cluster import Cluster
 from classnorm.data import ZeroShotDataset
-from classnorm.errors import ClassNormError, ConfigError, DivergedError
+from classnorm.errors import ClassNormError, DivergedError
 from classnorm.files import locked, make_folder, replacing, write_json
 from classnorm.plugins import LoadedPlugins
 from classnorm.progress import OnProgress, Progress
@@ -33,6 +38,9 @@ from classnorm.progress import OnProgress, Progress
 __all__ = ["ERROR", "Engine", "Failure", "Task", "failure", "finished", "run_converging", "run_tasks"]
 
 ERROR = "error.json"
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+_DIED = "its worker process died each time; is there enough memory?"
 
 
 class Task(Protocol):
@@ -76,6 +84,8 @@ class Engine:
     """Tasks to run at a time; 0 is one per core (local) or per CPU of the cluster (ray)."""
     address: str | None = None
     """Address of a running Ray cluster; by default a local cluster is started."""
+    gpus: float = 0.0
+    """GPUs of a task on Ray; a fraction shares one, 0 computes on the CPU."""
 
     def run(self, tasks: Sequence[Task], root: Path) -> None:
         """Run the tasks in folders below `root`. It may end early if a worker dies."""
@@ -92,9 +102,62 @@ class Engine:
         # last tasks of a batch get no more threads, since their number can change the last digits of a result.
         threads = max(1, cores // jobs)
         with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=threads):
-            # joblib writes large arrays to a file that all processes map, instead of sending them with each task.
             work = joblib.delayed(_perform_in_worker)
-            joblib.Parallel(batch_size=1)(work(LoadedPlugins(), task, root / task.name, threads) for task in tasks)
+            mapped = (dataclasses.replace(task, dataset=_mapped(task.dataset)) for task in tasks)  # type: ignore[type-var]
+            joblib.Parallel(batch_size=1)(
+                work(LoadedPlugins(), light, root / task.name, threads)
+                for task, light in zip(tasks, mapped, strict=True)
+            )
+
+    def together(self, function: Callable[[Item], Outcome], items: Iterable[Item]) -> list[Outcome]:
+        """Call a function that runs tasks for each item: one after another, or on Ray all at once to fill the cluster.
+
+        With `jobs`, which limits the tasks of one call, they run one after another too. Raises the first error, after
+        all calls have ended.
+        """
+        if self.backend == "local" or self.jobs:
+            return [function(item) for item in items]
+        self.cluster.connect()
+        calls: list[Future[Outcome]] = []
+        for item in items:
+            calls.append(Future())
+            # No pool: its threads would not let the process end after an interruption.
+            threading.Thread(target=_settle, args=(calls[-1], function, item), daemon=True).start()
+        wait(calls)
+        return [call.result() for call in calls]
+
+    @property
+    def cluster(self) -> Cluster:
+        return Cluster(address=self.address, jobs=self.jobs, gpus=self.gpus)
+
+
+def _settle(call: Future[Outcome], function: Callable[[Item], Outcome], item: Item) -> None:
+    try:
+        call.set_result(function(item))
+    except BaseException as error:
+        call.set_exception(error)
+
+
+_MAPPED: WeakKeyDictionary[ZeroShotDataset, ZeroShotDataset] = WeakKeyDictionary()
+"""Dataset → the same in a file, which is deleted with the dataset."""
+
+
+def _mapped(dataset: ZeroShotDataset) -> ZeroShotDataset:
+    """The dataset with its arrays in a file, which worker processes map instead of receiving them with each batch."""
+    if not isinstance(dataset.features, np.ndarray) or isinstance(dataset.features, np.memmap):
+        return dataset  # its features are in a file already
+    if dataset not in _MAPPED:
+        folder = tempfile.mkdtemp(prefix="classnorm-")
+        resource_tracker.register(folder, "folder")  # deletes it even if this process is killed
+        weakref.finalize(dataset, _delete, folder)
+        joblib.dump(dataset, Path(folder) / "dataset")
+        _MAPPED[dataset] = joblib.load(Path(folder) / "dataset", mmap_mode="r")
+    return _MAPPED[dataset]
+
+
+def _delete(folder: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    resource_tracker.unregister(folder, "folder")
 
 
 def finished(task: Task, root: Path) -> bool:
@@ -144,8 +207,7 @@ def run_tasks(
                 for task in pending:
                     survived = _survives(engine, [task], root)
                     if not _ended(task, root):
-                        died = "its worker process died each time; is there enough memory?"
-                        _record(root / task.name, Failure("it ended without a result" if survived else died))
+                        _record(root / task.name, Failure("it ended without a result" if survived else _DIED))
                 break
     return {name: error for name, task in unique.items() if (error := failure(task, root))}
 
@@ -154,7 +216,7 @@ def _survives(engine: Engine, tasks: Sequence[Task], root: Path) -> bool:
     """Run the tasks; return whether all workers survived."""
     try:
         engine.run(tasks, root)
-    except (BrokenProcessPool, *_ray_errors()):
+    except BrokenProcessPool:
         return False
     return True
 
@@ -211,70 +273,24 @@ def _watched(tasks: Sequence[Task], root: Path, progress: OnProgress | None) -> 
         count()
 
 
-def _ray_errors() -> tuple[type[Exception], ...]:
-    """Ray's errors for dead workers; none if Ray is not imported."""
-    return (sys.modules["ray"].exceptions.RayError,) if "ray" in sys.modules else ()
-
-
 def _run_on_ray(engine: Engine, tasks: Sequence[Task], root: Path) -> None:
-    try:
-        import ray
-        from ray.util.joblib import register_ray
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-    except ImportError as error:
-        raise ConfigError("`backend=\"ray\"` needs Ray; pip install 'classnorm[ray]'") from error
-    if not ray.is_initialized():
-        settings: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
-        if engine.address is None:
-            settings["num_cpus"] = engine.jobs or os.cpu_count() or 1
-        try:
-            _reach(engine.address)
-            ray.init(address=engine.address or "local", **settings)  # without "local" Ray joins any cluster it finds
-        except (OSError, RuntimeError, ValueError) as error:
-            reason = str(error).splitlines()[0]
-            hint = "is it running, and does it need a token (RAY_AUTH_MODE=token)?"
-            raise ConfigError(f"no Ray cluster at {engine.address}: {reason}; {hint}") from error
-    register_ray()
-    cpus = int(ray.cluster_resources().get("CPU", 1))
-    jobs = min(engine.jobs or cpus, len(tasks))
-    # Workers may be on other machines: an actor on this one receives their files.
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    inbox = ray.remote(num_cpus=0, scheduling_strategy=here)(_Inbox).remote(str(root.resolve()))
-    datasets = {id(task.dataset): task.dataset for task in tasks}
-    references = {key: ray.put(dataset) for key, dataset in datasets.items()}  # sent once, not per task
-    light = [(dataclasses.replace(task, dataset=None), references[id(task.dataset)]) for task in tasks]  # type: ignore[type-var]
-    with joblib.parallel_config("ray", n_jobs=jobs):
-        work = joblib.delayed(_perform_on_ray)
-        joblib.Parallel(batch_size=1)(work(LoadedPlugins(), task, ref, inbox) for task, ref in light)
-
-
-def _reach(address: str | None) -> None:
-    """Raise at once if nothing listens at the address; Ray would try for minutes."""
-    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
-    if host and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=5).close()
-
-
-class _Inbox:
-    """Writes the files that workers send to the folders of their tasks, the marker last."""
-
-    def __init__(self, root: str) -> None:
-        self.root = Path(root)
-
-    def deliver(self, name: str, files: dict[str, bytes]) -> None:
-        for file, content in files.items():
-            with replacing(self.root / name / file) as temporary:
+    """Run the tasks on workers, and write what they send back."""
+    light = ((task.dataset, dataclasses.replace(task, dataset=None)) for task in tasks)  # type: ignore[type-var]
+    for number, files in engine.cluster.results(_files, light):
+        folder = root / tasks[number].name
+        if files is None:
+            _record(folder, Failure(_DIED))
+            continue
+        for name, content in files.items():
+            with replacing(folder / name) as temporary:
                 temporary.write_bytes(content)
 
 
-def _perform_on_ray(plugins: LoadedPlugins, task: Any, dataset: Any, inbox: Any) -> None:
-    """Like `_perform_in_worker`, on Ray; sends the files of the task to the inbox."""
-    import ray
-
-    complete = dataclasses.replace(task, dataset=ray.get(dataset))
+def _files(dataset: ZeroShotDataset, task: Any) -> dict[str, bytes]:
+    """Run a task in a worker on Ray; return its files, the marker last."""
+    complete = dataclasses.replace(task, dataset=dataset)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "task"
         perform(complete, folder, 1)
         order = sorted(folder.iterdir(), key=lambda path: path.name == complete.marker)
-        files = {path.name: path.read_bytes() for path in order if path.is_file()}
-    ray.get(inbox.deliver.remote(complete.name, files))
+        return {path.name: path.read_bytes() for path in order if path.is_file()}

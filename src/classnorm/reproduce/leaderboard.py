@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from classnorm.experiments.experiment import Experiment
@@ -73,7 +74,9 @@ def leaderboard(reproduction: Reproduction) -> Artifact:
     """Search, train and score every method on every available benchmark."""
     tables, plots, verdicts, data = [], [], [], {}
     for number, benchmark in enumerate(reproduction.available):
-        standings = {entry.label: _best_runs(reproduction, benchmark, entry) for entry in entries()}
+        best_runs = partial(_best_runs, reproduction, benchmark)
+        labels = [entry.label for entry in entries()]
+        standings = dict(zip(labels, reproduction.engine.together(best_runs, entries()), strict=True))
         tables.append(_table(benchmark, standings))
         plots.append(_plot(number, benchmark, standings))
         verdicts += _verdicts(benchmark, standings)
