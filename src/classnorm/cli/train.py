@@ -65,7 +65,7 @@ class Train(MethodCommand):
         _, config = resolve(dataset, self.method, self.recipe, **self.set_values)
         config.check()
         precision: Precision = getattr(config, "precision", "float32")
-        if text := precision_notice(precision, pick_device(self.training.device)):
+        if text := precision_notice(precision, pick_device(device)):
             notice(text, quiet=self.output.quiet)
         out = self.training.out or Path("runs") / dataset.name / f"{self.method}-{Path(self.recipe).stem}"
         folders = self.training.folders(out, seeds, self.output.quiet)
