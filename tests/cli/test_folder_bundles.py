@@ -147,7 +147,9 @@ from classnorm.training import stored_rows
 
 # Everything that is read at a time is small, so that growth with the rows would show.
 stored_rows._POOL_BYTES, row_store._SPAN_BYTES = 1 << 22, 1 << 20
-scorer._BATCH_BYTES, calibrated._MAX_LOGITS = 1 << 22, 1 << 16
+calibrated._MAX_LOGITS = 1 << 16
+construct = scorer.Scorer.__init__
+construct.__defaults__ = (*construct.__defaults__[:-1], 1 << 22)  # block_bytes
 rows, folder = int(sys.argv[1]), Path(sys.argv[2])
 config = SyntheticConfig(classes=50, unseen=10, rows=rows, features=256, attributes=20)
 synthesize(config, folder, "float16", 8192)

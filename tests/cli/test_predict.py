@@ -100,6 +100,15 @@ def test_scores_are_those_of_the_scorer(classnorm: Command, trained: Path, world
     np.testing.assert_allclose([float(row["score"]) for row in rows], scores.max(axis=1), atol=1e-4)
 
 
+def test_small_blocks_give_the_same_answers_and_none_are_refused(
+    classnorm: Command, trained: Path, features: Path
+) -> None:
+    answers = [classnorm("predict", trained, features, "--top", "3", "--block-mb", mb).out for mb in ("1", "256")]
+    assert answers[0] == answers[1]
+    outcome = classnorm("predict", trained, features, "--block-mb", "0")
+    assert outcome.code == 2 and "--block-mb is 0; it must be at least 1" in outcome.err
+
+
 def test_probabilities_are_those_of_the_scorer_and_add_up_to_one(
     classnorm: Command, trained: Path, world: Any, features: Path
 ) -> None:

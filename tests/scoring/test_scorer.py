@@ -1,13 +1,15 @@
 """Scorers: predictions, new classes, save and load."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from classnorm.errors import ClassNormError, ConfigError, DataError, ModelError
 from classnorm.metrics import Calibration, softmax
-from classnorm.scoring import Scorer, fit
+from classnorm.scoring import Scorer, fit, ranking
 from classnorm.scoring import scorer as scorer_module
 
 
@@ -157,11 +159,11 @@ def test_calibration_changes_seen_scores_only(scorer, small_dataset):
     np.testing.assert_array_equal(scaled[:, ~scorer.seen], raw[:, ~scorer.seen])
 
 
-def test_probabilities_are_the_softmax_of_calibrated_scores(scorer, small_dataset, monkeypatch):
+def test_probabilities_are_the_softmax_of_calibrated_scores(scorer, small_dataset):
     warm = scorer.calibrated(scorer.calibration, 3.0)
     expected = softmax(warm.scores(small_dataset.features[:50]), 3.0)
     np.testing.assert_array_equal(warm.probabilities(small_dataset.features[:50]), expected)
-    monkeypatch.setattr(scorer_module, "_BATCH_BYTES", 4 * 64 * 7)  # blocks of 7 rows
+    warm = replace(warm, block_bytes=4 * 64 * 7)  # 7 rows
     np.testing.assert_allclose(warm.probabilities(small_dataset.features[:50]), expected, atol=1e-6)
 
 
@@ -192,9 +194,8 @@ def test_the_top_classes_are_those_that_sorting_all_scores_gives(scorer, small_d
 def test_top_does_the_same_in_small_blocks_of_rows_and_classes(scorer, small_dataset, monkeypatch):
     rows = small_dataset.features[:200]
     _, scores, probabilities = ranked(scorer, rows, 6)
-    monkeypatch.setattr(scorer_module, "_BATCH_BYTES", 4 * 64 * 9)  # 9 classes, 9 rows
-    monkeypatch.setattr(scorer_module, "_CHUNK", 50)
-    top = scorer.top(rows, 6)
+    monkeypatch.setattr(ranking, "_CHUNK", 50)
+    top = replace(scorer, block_bytes=4 * 64 * 9).top(rows, 6)  # 9 rows, 36 of 40 classes
     np.testing.assert_allclose(top.scores, scores, atol=1e-4)
     np.testing.assert_allclose(top.probabilities, probabilities, atol=1e-5)
     again = np.take_along_axis(scorer.scores(rows), top.indices, 1)
@@ -219,18 +220,55 @@ def test_top_of_no_rows_is_empty_and_of_no_classes_an_error(scorer):
         scorer.top(np.zeros((2, 64), np.float32), 0)
 
 
-def test_top_never_holds_the_scores_of_all_rows_and_classes(small_dataset, monkeypatch):
-    scorer = fit(small_dataset, hidden=8, epochs=1, calibration="none")
+@pytest.mark.parametrize("method", ["classnorm", "kernel", "relationnet"])
+def test_top_never_holds_the_scores_of_all_rows_and_classes(small_dataset, monkeypatch, method):
+    scorer = fit(small_dataset, method, epochs=1, calibration="none")
     generator = np.random.default_rng(0)
     many = scorer.add_classes({f"new {i}": row for i, row in enumerate(generator.random((500, 30)) + 0.1)})
-    largest, logits = 0, scorer.model.logits
+    expected = many.top(small_dataset.features, 5)
+    logits, classes = [], []
 
-    def watched(features, prototypes):
-        nonlocal largest
-        largest = max(largest, len(features) * len(prototypes), prototypes.numel())
-        return logits(features, prototypes)
+    def ranked_block(block, *arguments):
+        logits.append(block.numel())
+        return ranking.best_classes(block, *arguments)
 
-    monkeypatch.setattr(scorer_module, "_BATCH_BYTES", 4 * 64 * 100)
-    monkeypatch.setattr(scorer.model, "logits", watched)
-    many.top(small_dataset.features, 5)
-    assert largest <= 64 * 100
+    def prototypes(descriptors):
+        classes.append(len(descriptors))
+        return type(scorer.model).prototypes(scorer.model, descriptors)
+
+    monkeypatch.setattr(scorer_module, "best_classes", ranked_block)
+    monkeypatch.setattr(scorer.model, "prototypes", prototypes)
+    top = replace(many, block_bytes=4 * 64 * 100).top(small_dataset.features, 5)
+    assert max(logits) <= 64 * 100
+    assert max(classes) <= 100
+    assert sum(classes) == 540
+    np.testing.assert_allclose(top.scores, expected.scores, rtol=1e-4, atol=1e-4)
+
+
+def test_of_thousands_of_classes_the_top_ones_are_those_that_sorting_gives(small_dataset):
+    """Enough classes for groups, and a number of them that leaves some in no group."""
+    scorer = fit(small_dataset, method="kernel", recipe="closed-form", calibration="bias:1")
+    table = np.random.default_rng(0).lognormal(size=(2011, 30)).astype(np.float32)
+    many = scorer.add_classes({f"new {i}": row for i, row in enumerate(table)}).calibrated(scorer.calibration, 0.5)
+    rows = small_dataset.features[:64]
+    for k in (1, 5, 40):
+        top = many.top(rows, k)
+        indices, scores, probabilities = ranked(many, rows, k)
+        np.testing.assert_array_equal(top.indices, indices)
+        np.testing.assert_array_equal(top.scores, scores)
+        np.testing.assert_allclose(top.probabilities, probabilities, rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_classes", [9, 64, 500, 4097])
+def test_the_best_classes_of_any_number_are_found_even_where_many_are_equal(n_classes):
+    generator = torch.Generator().manual_seed(n_classes)
+    logits = torch.randint(-9, 9, (50, n_classes), generator=generator).float()  # hardly any score is unique
+    seen = np.arange(n_classes) % 3 > 0
+    for calibration in (Calibration(), Calibration("bias", 1.0), Calibration("scale", 0.5)):
+        found = ranking.best_classes(logits, seen, calibration, 2.0, 6)
+        scores = calibration.apply(logits.numpy(), seen)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :6]
+        np.testing.assert_array_equal(found.indices, order)
+        np.testing.assert_array_equal(found.scores, np.take_along_axis(scores, order, 1))
+        sums = np.exp(scores / 2.0).sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(found.log_sums, np.log(sums), rtol=1e-5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +40,7 @@ class Predict(Command):
       classnorm predict runs/mine/seed-0 features.npy
       classnorm predict runs/mine/seed-0 features.npy --descriptors new_classes.csv --top 3
       classnorm predict runs/mine/seed-0 features.parquet --only okapi zebra --json
+      classnorm predict runs/mine/seed-0 features.npy --top 5 --block-mb 64
 
     Notes:
       Prints CSV: row or image, rank, class, score, probability, and kind (seen or
@@ -65,11 +66,14 @@ class Predict(Command):
     """Side of the encoder's input in pixels, for --encoder."""
     weights: Annotated[Path | None, optional("FILE")] = None
     """Weights of the encoder, if the model was not trained with the default weights."""
+    block_mb: Annotated[int, tyro.conf.arg(metavar="MB")] = 256
+    """Size of the blocks in which scores are computed; smaller ones are slower."""
     device: DeviceOption = "auto"
     output: OutputOptions
 
     def run(self) -> None:
         check_positive("top", self.top)
+        check_positive("block-mb", self.block_mb)
         if self.out is not None and self.out.suffix not in (".csv", ".json"):
             raise ConfigError(f"--out {self.out}: must end in .csv or .json")
         if self.encoder is not None:
@@ -77,7 +81,7 @@ class Predict(Command):
         model_files(self.model)  # must exist
         from classnorm.scoring import Scorer  # PyTorch
 
-        scorer = Scorer.load(self.model, self.device)
+        scorer = replace(Scorer.load(self.model, self.device), block_bytes=self.block_mb << 20)
         if self.descriptors is not None:
             known = len(scorer.class_names)
             scorer = scorer.add_classes(read_descriptors(self.descriptors), str(self.descriptors))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from classnorm.cli.console import print_json, print_table, progress_display
+from classnorm.cli.console import notice, print_json, print_table, progress_display
 from classnorm.cli.image_options import ImageOptions
 from classnorm.cli.options import DataArgument, DataOptions, MethodCommand, OutputOptions, optional
 from classnorm.cli.run_options import RunOptions, mean_and_std, run_records
@@ -20,7 +20,7 @@ from classnorm.experiments.experiment import Experiment, dataset_record, run
 from classnorm.methods import check_parallel, resolve
 from classnorm.report import group_results, terminal_table, write_report
 from classnorm.results.run_folder import Result
-from classnorm.training import Device, Processes, joined
+from classnorm.training import Device, Precision, Processes, joined, pick_device, precision_notice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +64,9 @@ class Train(MethodCommand):
         dataset = self.dataset.load(self.data, self.output.quiet) if prepared is None else prepared.dataset
         _, config = resolve(dataset, self.method, self.recipe, **self.set_values)
         config.check()
+        precision: Precision = getattr(config, "precision", "float32")
+        if text := precision_notice(precision, pick_device(device)):
+            notice(text, quiet=self.output.quiet)
         out = self.training.out or Path("runs") / dataset.name / f"{self.method}-{Path(self.recipe).stem}"
         folders = self.training.folders(out, seeds, self.output.quiet)
         with progress_display(self.output.quiet) as announce:

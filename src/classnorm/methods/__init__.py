@@ -18,7 +18,7 @@ from classnorm.plugins import Registry
 from classnorm.training import FitContext
 
 if TYPE_CHECKING:
-    from classnorm.methods.model import TrainingRows, ZeroShotModel
+    from classnorm.methods.model import ProductModel, TrainingRows, ZeroShotModel
 
 __all__ = [
     "METHODS",
@@ -29,6 +29,7 @@ __all__ = [
     "Fitted",
     "Method",
     "MethodConfig",
+    "ProductModel",
     "Range",
     "Space",
     "TrainingRows",

@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, RowSource, ZeroShotModel
+from classnorm.methods.method import Fitted, ProductModel, RowSource
 from classnorm.methods.parts.embedding import divergence_hint
 from classnorm.methods.parts.placement import placed_rows, row_moments, with_hubness
+from classnorm.methods.parts.sampling import ClassSampler
 from classnorm.methods.settings.classnorm import METHOD, ClassNormConfig
 from classnorm.nn import (
     AttributeEmbedder,
     cosine_cross_entropy,
-    cosine_logits,
     dot_logits,
     entropy_regularizer,
     gamma_for_variance,
@@ -27,7 +27,7 @@ from classnorm.training import ALONE, FitContext, Processes, StoredRows, seeded,
 __all__ = ["METHOD", "Augmentation", "ClassNormConfig", "ClassNormModel", "TrainingProblem", "prepare"]
 
 
-class ClassNormModel(ZeroShotModel):
+class ClassNormModel(ProductModel):
     """The embedder, the scale of its logits, and the geometry of the features, if any."""
 
     gamma: Tensor
@@ -70,13 +70,16 @@ class ClassNormModel(ZeroShotModel):
         prototypes: Tensor = self.embedder(descriptors)
         return prototypes if self.geometry is None else with_hubness(prototypes, self.means, self.hubness)
 
-    def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
+    def row_vectors(self, features: Tensor) -> Tensor:
         if self.geometry is not None:
-            scaled = self.gamma**2 * F.normalize(prototypes[:, :-1], dim=1)
-            return torch.addmm(self.gamma**2 * prototypes[:, -1], self.geometry(features), scaled.T)
-        if self.kind == "dot":
-            return dot_logits(features, prototypes)
-        return cosine_logits(features, prototypes, self.gamma)
+            return F.pad(self.geometry(features), (0, 1), value=1.0)  # the last column meets the hubness penalty
+        return F.normalize(features, dim=1) if self.kind == "cosine" else features
+
+    def class_vectors(self, prototypes: Tensor) -> Tensor:
+        if self.geometry is not None:
+            vectors, penalties = prototypes[:, :-1], prototypes[:, -1:]
+            return self.gamma**2 * torch.cat([F.normalize(vectors, dim=1), penalties], dim=1)
+        return self.gamma**2 * F.normalize(prototypes, dim=1) if self.kind == "cosine" else prototypes
 
 
 def build(config: ClassNormConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> ClassNormModel:
@@ -109,40 +112,65 @@ class TrainingProblem:
                 return dot_logits(features, prototypes)
             return features @ (self.model.gamma**2 * F.normalize(prototypes, dim=1)).T
 
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def loss(self, logits: Tensor, labels: Tensor, log_weights: Tensor | None = None) -> Tensor:
+        """Args:
+        log_weights: [n_classes], logarithm of the number of classes that each stands for; by default one.
+        """
         with stage("logits"):
-            value = F.cross_entropy(logits, labels)
+            logits = logits.float()  # also where products are in 16 bits
+            value = F.cross_entropy(logits if log_weights is None else logits + log_weights, labels)
             if self.entropy_weight:
-                value = value + self.entropy_weight * entropy_regularizer(logits)
+                value = value + self.entropy_weight * entropy_regularizer(logits, log_weights)
             return value
 
-    def batch_loss(self, features: Tensor, labels: Tensor, descriptors: Tensor | None = None) -> Tensor:
+    def batch_loss(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        descriptors: Tensor | None = None,
+        log_weights: Tensor | None = None,
+    ) -> Tensor:
         """The loss of a batch, through the closed-form gradient where there is one."""
         model = self.model
-        if model.kind == "dot" or self.entropy_weight or model.gamma.requires_grad:
-            return self.loss(self.logits(features, descriptors), labels)
+        differs = log_weights is not None or torch.is_autocast_enabled(features.device.type)
+        if model.kind == "dot" or self.entropy_weight or model.gamma.requires_grad or differs:
+            return self.loss(self.logits(features, descriptors), labels, log_weights)
         prototypes = self.prototypes(descriptors)
         with stage("logits"):
             return cosine_cross_entropy(features, prototypes, labels, model.gamma**2)
 
 
 class Augmentation:
-    """Virtual classes and descriptor noise; the draws of a step depend only on (seed, step)."""
+    """A sample of the classes, virtual classes, descriptor noise; the draws of a step depend only on (seed, step)."""
 
     def __init__(self, problem: TrainingProblem, config: ClassNormConfig, seed: int) -> None:
         self.problem, self.seed = problem, seed
         self.virtual = config.virtual_classes
-        self.noise = config.descriptor_noise * problem.descriptors.std(dim=0)
+        self.noise = config.descriptor_noise * problem.descriptors.std(dim=0) if config.descriptor_noise else None
+        self.sampler = ClassSampler.of(config.sampled_classes, len(problem.descriptors), seed)
         self.generator = torch.Generator()
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self.virtual or self.noise is not None or self.sampler)
 
     def start(self, step: int) -> None:
         """Seed the draws of a step."""
         seeded(self.seed, step, generator=self.generator)
+        if self.sampler:
+            self.sampler.start(step)
 
-    def __call__(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The batch with virtual rows, its labels, and the descriptors of seen and virtual classes."""
-        descriptors, device = self.problem.descriptors, features.device
-        n = min(self.virtual, len(labels))
+    def __call__(self, features: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        """The batch with virtual rows, its labels, the descriptors of its classes, and their weights if sampled."""
+        if self.sampler is None:
+            return self._augmented(features, labels, self.problem.descriptors)
+        classes, labels, log_weights = self.sampler(labels)
+        features, labels, descriptors = self._augmented(features, labels, self.problem.descriptors[classes])
+        return features, labels, descriptors, F.pad(log_weights, (0, len(descriptors) - len(classes)))
+
+    def _augmented(self, features: Tensor, labels: Tensor, descriptors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The batch with virtual rows, its labels, and the descriptors of these and of virtual classes."""
+        device, n = features.device, min(self.virtual, len(labels))
         if n:
             partner = torch.randperm(len(labels), generator=self.generator)[:n].to(device)
             share = torch.rand(n, 1, generator=self.generator).to(device)
@@ -153,8 +181,10 @@ class Augmentation:
             virtual = torch.arange(len(descriptors), len(descriptors) + n, device=device)
             features, labels = torch.cat([features, mixed]), torch.cat([labels, virtual])
             descriptors = torch.cat([descriptors, mixed_descriptors])
-        draws = torch.randn(descriptors.shape, generator=self.generator).to(device)
-        return features, labels, descriptors + self.noise * draws
+        if self.noise is not None:
+            draws = torch.randn(descriptors.shape, generator=self.generator).to(device)
+            descriptors = descriptors + self.noise * draws
+        return features, labels, descriptors
 
 
 def prepare(
@@ -179,8 +209,8 @@ def prepare(
 def fit(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, context: FitContext) -> Fitted:
     """Train on the training rows."""
     problem = prepare(dataset, config, seed, context.device, context.processes)
-    augment = Augmentation(problem, config, seed) if config.virtual_classes or config.descriptor_noise else None
-
+    augmentation = Augmentation(problem, config, seed)
+    augment = augmentation if augmentation.is_needed else None
     history = train(
         problem.model,
         problem.batch_loss,
@@ -192,5 +222,6 @@ def fit(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, context: F
         on_step=augment.start if augment else None,
         augment=augment,
         hint=divergence_hint(config.logits),
+        precision=config.precision,
     )
     return Fitted(problem.model, history)

@@ -26,8 +26,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, RowSource, ZeroShotModel
+from classnorm.methods.method import Fitted, ProductModel, RowSource
 from classnorm.methods.parts.placement import placed_rows, row_moments, with_hubness
+from classnorm.methods.parts.sampling import ClassSampler
 from classnorm.methods.settings.kernel import METHOD, KernelConfig
 from classnorm.nn import FeatureMoments
 from classnorm.training import FitContext, train
@@ -95,7 +96,7 @@ class DescriptorKernel(nn.Module):
         return self._gram(self._placed(descriptors)) @ self.basis
 
 
-class KernelModel(ZeroShotModel):
+class KernelModel(ProductModel):
     """Geometry, kernel, the coefficients between them, and a linear map of the features, initially the identity."""
 
     means: Tensor
@@ -118,10 +119,12 @@ class KernelModel(ZeroShotModel):
         length = raw.norm(dim=1, keepdim=True).clamp(min=1e-12)
         return with_hubness(raw / length**self.length, self.mapped(self.means), self.hubness)
 
-    def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
+    def row_vectors(self, features: Tensor) -> Tensor:
         placed = self.mapped(self.geometry(features))
-        penalties = self.scale * prototypes[:, -1]
-        return torch.addmm(penalties, placed, prototypes[:, :-1].T, alpha=self.scale)  # one pass over the scores
+        return self.scale * F.pad(placed, (0, 1), value=1.0)  # the last column meets the hubness penalty
+
+    def class_vectors(self, prototypes: Tensor) -> Tensor:
+        return prototypes
 
     def mapped(self, placed: Tensor) -> Tensor:
         """The linear map of placed features, scaled back to unit length. Adam takes equal steps in every weight; the
@@ -147,16 +150,40 @@ def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitC
         return Fitted(model.eval(), [])
     placed = placed_rows(model.geometry, rows.features)
     features = model.kernel(rows.descriptors.to(context.device))
+    sampler = ClassSampler.of(config.sampled_classes, len(features), seed)
 
-    def loss(batch: Tensor, labels: Tensor) -> Tensor:
-        return refinement_loss(batch, labels, features, model.coefficients, model.map, config.map_rate, config.scale)
+    def sampled(batch: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        assert sampler is not None
+        classes, labels, log_weights = sampler(labels)
+        return batch, labels, features[classes], log_weights
 
-    labels = rows.labels.to(context.device)
-    return Fitted(model, train(model, loss, placed, labels, config, seed=seed, context=context))
+    def loss(batch: Tensor, labels: Tensor, some: Tensor = features, log_weights: Tensor | None = None) -> Tensor:
+        weights = model.coefficients, model.map
+        return refinement_loss(batch, labels, some, *weights, config.map_rate, config.scale, log_weights)
+
+    history = train(
+        model,
+        loss,
+        placed,
+        rows.labels.to(context.device),
+        config,
+        seed=seed,
+        context=context,
+        on_step=sampler.start if sampler else None,
+        augment=sampled if sampler else None,
+    )
+    return Fitted(model, history)
 
 
 def refinement_loss(
-    batch: Tensor, labels: Tensor, features: Tensor, coefficients: Tensor, linear_map: Tensor, rate: float, scale: float
+    batch: Tensor,
+    labels: Tensor,
+    features: Tensor,
+    coefficients: Tensor,
+    linear_map: Tensor,
+    rate: float,
+    scale: float,
+    log_weights: Tensor | None = None,
 ) -> Tensor:
     """Mean cross-entropy of the scaled cosines between the mapped rows and the prototypes of the seen classes.
 
@@ -166,8 +193,10 @@ def refinement_loss(
         features: [n_seen, rank], the kernel's.
         coefficients: [rank, k]
         linear_map: [k, k]
+        log_weights: [n_seen], added to the scaled cosines if the classes are a sample (`nn.ClassSample`).
     """
-    loss: Tensor = _RefinementLoss.apply(batch, labels, features, coefficients, linear_map, rate, scale)  # type: ignore[no-untyped-call]
+    arguments = batch, labels, features, coefficients, linear_map, rate, scale, log_weights
+    loss: Tensor = _RefinementLoss.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -180,7 +209,15 @@ class _RefinementLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, labels: Tensor, features: Tensor, weights: Tensor, m: Tensor, rate: float, scale: float
+        ctx: Any,
+        x: Tensor,
+        labels: Tensor,
+        features: Tensor,
+        weights: Tensor,
+        m: Tensor,
+        rate: float,
+        scale: float,
+        log_weights: Tensor | None,
     ) -> Tensor:
         raw = features @ weights
         length = raw.norm(dim=1, keepdim=True).clamp_(min=1e-12)
@@ -188,7 +225,8 @@ class _RefinementLoss(torch.autograd.Function):
         y = torch.addmm(x, x, m, alpha=rate)
         norm = y.norm(dim=1, keepdim=True).clamp_(min=1e-12)
         cosines = (y @ prototypes.T).div_(norm)
-        log_odds = torch.log_softmax(scale * cosines, dim=1)
+        scores = scale * cosines if log_weights is None else torch.add(log_weights, cosines, alpha=scale)
+        log_odds = torch.log_softmax(scores, dim=1)
         index = labels[:, None]
         loss = -log_odds.gather(1, index).mean()
         slope = log_odds.exp_().scatter_add_(1, index, -torch.ones_like(norm)).mul_(scale / len(x)).div_(norm)
@@ -202,7 +240,7 @@ class _RefinementLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         coefficients, linear_map = ctx.gradients
-        return None, None, None, coefficients * gradient, linear_map * gradient, None, None
+        return None, None, None, coefficients * gradient, linear_map * gradient, None, None, None
 
 
 @torch.no_grad()

@@ -20,7 +20,7 @@ from classnorm.training import FitContext, History, TrainingConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from classnorm.methods.model import RowSource, TrainingRows, ZeroShotModel
+    from classnorm.methods.model import ProductModel, RowSource, TrainingRows, ZeroShotModel
 
 __all__ = [
     "VALIDATED",
@@ -28,11 +28,13 @@ __all__ = [
     "Fitted",
     "Method",
     "MethodConfig",
+    "ProductModel",
     "Recipes",
     "RowSource",
     "TrainedMethodConfig",
     "TrainingRows",
     "ZeroShotModel",
+    "added_setting",
     "late_method",
 ]
 
@@ -45,6 +47,11 @@ VALIDATED: dict[str, Literal["any", "scale", "bias", "grid"]] = {
     "validation:grid": "grid",
 }
 """Calibrations selected by validation → the candidates."""
+
+
+def added_setting(default: Any) -> Any:
+    """A setting that a config got after runs with it were stored, with the default of those runs."""
+    return dataclasses.field(default=default, metadata={"added": True})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +82,10 @@ class MethodConfig:
         return dataclasses.replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """All settings, without those of `added_setting` that have their default: keys of earlier runs stay valid."""
+        added = {f.name: f.default for f in dataclasses.fields(self) if f.metadata.get("added")}
+        settings = dataclasses.asdict(self)
+        return {name: value for name, value in settings.items() if name not in added or value != added[name]}
 
 
 @dataclass(frozen=True, kw_only=True)

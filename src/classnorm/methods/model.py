@@ -15,7 +15,7 @@ from classnorm.data.row_store import RowStore
 from classnorm.errors import ConfigError
 from classnorm.training import StoredRows
 
-__all__ = ["RowSource", "TrainingRows", "ZeroShotModel"]
+__all__ = ["ProductModel", "RowSource", "TrainingRows", "ZeroShotModel"]
 
 
 class ZeroShotModel(nn.Module, ABC):
@@ -28,6 +28,21 @@ class ZeroShotModel(nn.Module, ABC):
     @abstractmethod
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
         """[n, d_z], [n_classes, d] → [n, n_classes]."""
+
+
+class ProductModel(ZeroShotModel):
+    """A model whose logits are products of a vector per row and a vector per class, which scorers compute only once."""
+
+    @abstractmethod
+    def row_vectors(self, features: Tensor) -> Tensor:
+        """[n, d_z] → [n, k]."""
+
+    @abstractmethod
+    def class_vectors(self, prototypes: Tensor) -> Tensor:
+        """[n_classes, d] → [n_classes, k]."""
+
+    def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
+        return self.row_vectors(features) @ self.class_vectors(prototypes).T
 
 
 @dataclass(frozen=True)

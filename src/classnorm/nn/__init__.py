@@ -20,11 +20,13 @@ if TYPE_CHECKING:
         logit_variance,
     )
     from classnorm.nn.normalization import AttributeNormalization, ClassStandardization, DynamicNormalization
+    from classnorm.nn.sampled_softmax import ClassSample, sample_classes
 
 __all__ = [
     "AttributeEmbedder",
     "AttributeNormalization",
     "AttributeNormalizationKind",
+    "ClassSample",
     "ClassStandardization",
     "Distribution",
     "DynamicNormalization",
@@ -40,7 +42,10 @@ __all__ = [
     "initialize_",
     "logit_variance",
     "proper_variance_",
+    "sample_classes",
     "weight_variance",
 ]
 
-__getattr__ = late_names(__name__, ".initialization", ".logits", ".normalization", ".embedder", ".geometry")
+__getattr__ = late_names(
+    __name__, ".initialization", ".logits", ".normalization", ".embedder", ".geometry", ".sampled_softmax"
+)

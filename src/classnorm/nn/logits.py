@@ -115,13 +115,20 @@ def gamma_for_variance(variance: float, d_z: int) -> float:
     return float((variance / logit_variance(1.0, d_z)) ** 0.25)
 
 
-def entropy_regularizer(logits: Tensor) -> Tensor:
+def entropy_regularizer(logits: Tensor, log_weights: Tensor | None = None) -> Tensor:
     r"""Entropy regulariser (appendix D), the negative entropy :math:`\sum_c \hat p_c \log \hat p_c`, mean over rows.
 
     Added to the loss with a positive weight, it rewards entropy.
 
+    Args:
+        logits: [n, n_classes].
+        log_weights: [n_classes], logarithm of the number of classes that each stands for (`ClassSample`).
+
     >>> entropy_regularizer(torch.zeros(1, 4)).exp()
     tensor(0.2500)
     """
-    log_p = F.log_softmax(logits, dim=-1)
-    return (log_p.exp() * log_p).sum(dim=-1).mean()
+    if log_weights is None:
+        log_p = F.log_softmax(logits, dim=-1)
+        return (log_p.exp() * log_p).sum(dim=-1).mean()
+    log_p = F.log_softmax(logits + log_weights, dim=-1)
+    return (log_p.exp() * (log_p - log_weights)).sum(dim=-1).mean()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,19 +22,17 @@ from classnorm.data.dataset import FloatArray, check_descriptors, check_features
 from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
 from classnorm.errors import ClassNormError, ConfigError, DataError, ModelError, unknown_name
 from classnorm.files import replacing, write_json
-from classnorm.methods import METHODS, FitJob, MethodConfig, ZeroShotModel, method_named
+from classnorm.methods import METHODS, FitJob, MethodConfig, ProductModel, ZeroShotModel, method_named
 from classnorm.metrics import Average, Calibration, SideScores, side_scores, softmax
 from classnorm.results.run_folder import model_files
-from classnorm.training import Device, pick_device
+from classnorm.scoring.ranking import best_classes
+from classnorm.training import Device, pick_device, pick_dtype
 
 __all__ = ["Scorer", "Top"]
 
 _FORMAT = "classnorm-model"
 _VERSION = 1
-_BATCH_BYTES = 1 << 28  # logits computed at a time; bounds the memory for many rows or classes
 _SMALLER = 4  # blocks of rows that are not in memory are smaller by this factor: the next one is read meanwhile
-_CHUNK = 1 << 20  # logits ranked at a time; fits a cache
-_SPARE = 3  # candidates beyond the best k; rows that are still undecided are sorted completely
 
 Rows = npt.ArrayLike | RowStore | RowView
 """Features [n, d_z]."""
@@ -64,6 +62,9 @@ class Scorer:
     calibration: Calibration = field(default_factory=Calibration)
     temperature: float = 1.0
     """Divides the calibrated scores before the softmax; changes probabilities, not predictions."""
+    block_bytes: int = 1 << 28
+    """Memory of a block of scores, prototypes or rows: for any number of rows, work beyond the vectors of the classes
+    takes a few blocks. Smaller ones are slower: for 20,000 classes 256 MB hold 3,000 rows, 8 MB only 100."""
 
     @classmethod
     def of(cls, job: FitJob, model: ZeroShotModel) -> Self:
@@ -88,11 +89,38 @@ class Scorer:
         return np.array(self._prototypes.cpu().numpy())
 
     @cached_property
-    @torch.inference_mode()
     def _prototypes(self) -> torch.Tensor:
+        return self._of_classes(slice(None), self.model.prototypes)
+
+    @cached_property
+    def _table(self) -> torch.Tensor:
         """Computed once: a scorer and its model do not change."""
+        return self._table_of(slice(None))
+
+    def _table_of(self, classes: slice) -> torch.Tensor:
+        """What logits are computed from: the vectors of the classes, or prototypes if the model has no vectors."""
+        model = self.model
+        if isinstance(model, ProductModel):
+            dtype = self._dtype
+            return self._of_classes(classes, lambda table: model.class_vectors(model.prototypes(table)).to(dtype))
+        return self._of_classes(classes, model.prototypes)
+
+    @torch.inference_mode()
+    def _of_classes(self, classes: slice, function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        """A function of descriptors, in blocks of classes: a method may compare them with all seen classes."""
         self.model.eval()
-        return self.model.prototypes(self._tensor(self.descriptors))
+        descriptors = self.descriptors[classes]
+        size = max(1, self.block_bytes // (4 * max(self.d_a, self.d_z, int(self.seen.sum()))))
+        starts = range(0, max(1, len(descriptors)), size)
+        return torch.cat([function(self._tensor(descriptors[i : i + size])) for i in starts])
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        """The type of products: float32 also on a device that has no use for the precision of the training."""
+        try:
+            return pick_dtype(getattr(self.config, "precision", "float32"), self.device) or torch.float32
+        except ConfigError:
+            return torch.float32
 
     def logits(self, features: Rows) -> npt.NDArray[np.float32]:
         """Uncalibrated scores, [n, d_z] → [n, n_classes]. Features may be memory-mapped, in a store, or float16."""
@@ -103,7 +131,8 @@ class Scorer:
         return result
 
     def logit_blocks(self, features: Rows) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
-        """The `logits` of some rows at a time, with the positions of the rows: memory does not grow with the rows."""
+        """The `logits` of some rows at a time, with the positions of the rows: memory does not grow with the rows. A
+        block may use the memory of the one before."""
         for part, block in self._blocks(self._rows(features), slice(None)):
             yield part, block.cpu().numpy()
 
@@ -129,7 +158,8 @@ class Scorer:
     def top(self, features: Rows, k: int = 5) -> Top:
         """The k best classes of each row by `scores`; of equal scores, the first class wins.
 
-        Memory is bounded for any number of rows and classes: scores and prototypes are computed in blocks.
+        Memory is bounded for any number of rows and classes: scores and prototypes are computed in blocks of
+        `block_bytes`.
         """
         rows = self._rows(features)
         k = min(k, len(self.class_names))
@@ -138,10 +168,13 @@ class Scorer:
         indices: npt.NDArray[np.int64] = np.empty((len(rows), 0), dtype=np.int64)
         scores: npt.NDArray[np.float64] = np.empty((len(rows), 0))
         total = np.full((len(rows), 1), -np.inf)  # log of the sum of exp(score / temperature)
-        size = max(1, _BATCH_BYTES // (4 * max(self.d_a, self.d_z)))
+        size = max(1, self.block_bytes // max(self.d_a, self.d_z))  # their vectors take up to four blocks
         for start in range(0, len(self.class_names) if len(rows) else 0, size):
             classes = slice(start, start + size)
-            best = [self._best(block, classes, k) for _, block in self._blocks(rows, classes)]
+            best = [
+                best_classes(block, self.seen[classes], self.calibration, self.temperature, k)
+                for _, block in self._blocks(rows, classes)
+            ]
             columns, values, log_sums = (np.concatenate(parts) for parts in zip(*best, strict=True))
             indices, scores = np.hstack([indices, columns + start]), np.hstack([scores, values])
             order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
@@ -149,37 +182,6 @@ class Scorer:
             total = np.logaddexp(total, log_sums)
         indices, scores = indices.reshape(-1, k), scores.reshape(-1, k)  # [0, k] without rows
         return Top(indices, scores, np.exp(np.minimum(scores / self.temperature - total, 0.0)))
-
-    @torch.inference_mode()
-    def _best(self, logits: torch.Tensor, classes: slice, k: int) -> tuple[npt.NDArray[Any], ...]:
-        """The k best columns of each row of a block of logits, their scores, and the log-sum-exp of the row."""
-        seen = self.seen[classes]
-        k, width = min(k, len(seen)), min(k + _SPARE, len(seen))
-        factors, shifts = (self._tensor(part) for part in self.calibration.factors_and_shifts(seen))
-        largest_shift = float(shifts.abs().max())
-        parts = []
-        for raw in torch.split(logits, max(1, _CHUNK // len(seen))):
-            rough = raw if self.calibration.kind == "none" else torch.addcmul(-shifts, raw, factors)
-            values, columns = rough.topk(width, dim=1)
-            # Score the candidates, in the order of their columns, in double precision as `scores` does.
-            columns, _ = columns.sort(dim=1)
-            index = columns.cpu().numpy()
-            exact = self.calibration.apply(raw.gather(1, columns).cpu().numpy(), seen[index])
-            order = np.argsort(-exact, axis=1, kind="stable")[:, :k]
-            index, exact = np.take_along_axis(index, order, axis=1), np.take_along_axis(exact, order, axis=1)
-            if width < len(seen):
-                # Sort rows with near ties completely: single precision may have misranked them.
-                worst = values[:, -1].cpu().double().numpy()
-                slack = 1e-6 * (np.abs(exact[:, -1]) + largest_shift + np.abs(worst))
-                for row in np.flatnonzero(worst >= exact[:, -1] - slack):
-                    row_scores = self.calibration.apply(raw[row].cpu().numpy(), seen)
-                    index[row] = np.argsort(-row_scores, kind="stable")[:k]
-                    exact[row] = row_scores[index[row]]
-            highest = values[:, :1]
-            sums = rough.sub(highest).div_(self.temperature).exp_().sum(dim=1, keepdim=True)
-            logs = highest.cpu().double() / self.temperature + sums.cpu().double().log()
-            parts.append((index, exact, logs.numpy()))
-        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
 
     def _rows(self, features: Rows) -> Features | RowView:
         rows = features if isinstance(features, RowStore | RowView) else np.asanyarray(features)
@@ -189,14 +191,22 @@ class Scorer:
 
     @torch.inference_mode()
     def _blocks(self, rows: Features | RowView, classes: slice) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Logits of some classes, for as many rows at a time as the memory limit allows."""
-        descriptors = self.descriptors[classes]
-        is_all = len(descriptors) == len(self.descriptors)
-        self.model.eval()
-        prototypes = self._prototypes if is_all else self.model.prototypes(self._tensor(descriptors))
-        size = max(1, _BATCH_BYTES // (4 * max(len(descriptors), self.d_z)))
-        for part, block in row_blocks(rows, size if isinstance(rows, np.ndarray) else -(-size // _SMALLER)):
-            yield part, self.model.logits(self._tensor(block), prototypes).float()
+        """Logits of some classes, for as many rows at a time as the memory limit allows. A block may use the memory of
+        the one before."""
+        n_classes = len(self.descriptors[classes])
+        is_all = n_classes == len(self.descriptors)
+        table = self._table if is_all else self._table_of(classes)
+        size = max(1, self.block_bytes // (4 * max(n_classes, self.d_z)))
+        size = size if isinstance(rows, np.ndarray) else -(-size // _SMALLER)
+        buffer = torch.empty(min(size, len(rows)), n_classes, device=self.device)
+        for part, array in row_blocks(rows, size):
+            block = self._tensor(array)
+            if not isinstance(self.model, ProductModel):
+                yield part, self.model.logits(block, table).float()
+            elif table.dtype == torch.float32:
+                yield part, torch.mm(self.model.row_vectors(block), table.T, out=buffer[: len(block)])
+            else:
+                yield part, (self.model.row_vectors(block).to(table.dtype) @ table.T).float()
 
     def predict(self, features: Rows) -> list[str]:
         """The name of the best class of each row."""

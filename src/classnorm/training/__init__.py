@@ -8,6 +8,7 @@ from classnorm.late import late_names
 from classnorm.training.context import FitContext, History, SharedWork
 from classnorm.training.device import Device, pick_device
 from classnorm.training.distributed import ALONE, Processes, joined
+from classnorm.training.precision import Precision, autocast, pick_dtype, precision_notice
 from classnorm.training.schedule import Schedule, TrainingConfig, learning_rate, make_optimizer
 from classnorm.training.stages import Stage, stage, stage_seconds
 
@@ -24,17 +25,21 @@ __all__ = [
     "EpochLosses",
     "FitContext",
     "History",
+    "Precision",
     "Processes",
     "Schedule",
     "SharedWork",
     "Stage",
     "StoredRows",
     "TrainingConfig",
+    "autocast",
     "gradient_step",
     "joined",
     "learning_rate",
     "make_optimizer",
     "pick_device",
+    "pick_dtype",
+    "precision_notice",
     "run_epochs",
     "seeded",
     "stage",

@@ -14,12 +14,16 @@ from torch import Tensor, nn
 from classnorm.training.context import FitContext
 from classnorm.training.distributed import ALONE, Processes
 from classnorm.training.epochs import EpochLosses, History, run_epochs
+from classnorm.training.precision import Precision, autocast, pick_dtype
 from classnorm.training.schedule import TrainingConfig, learning_rate, make_optimizer
 from classnorm.training.seeding import seeded
 from classnorm.training.stages import stage
 from classnorm.training.stored_rows import ShuffledPools, StoredRows
 
 __all__ = ["Batches", "gradient_step", "train"]
+
+_SCALE = 1024.0  # of losses in float16 at first; too large a scale costs a step, and is halved
+_NO_SCALING = torch.amp.GradScaler(enabled=False)
 
 
 class Batches(Protocol):
@@ -97,6 +101,7 @@ def train(
     augment: Callable[[Tensor, Tensor], tuple[Tensor, ...]] | None = None,
     no_decay: Collection[nn.Parameter] = (),
     hint: str = "lower `lr`",
+    precision: Precision = "float32",
 ) -> History:
     """Train `model` in place for a fixed number of epochs, without early stopping.
 
@@ -112,11 +117,15 @@ def train(
         augment: changes a batch before it is divided; what it returns after features and labels is passed to `loss`.
         no_decay: parameters exempt from weight decay.
         hint: likely remedy, for the error message on divergence.
+        precision: of the products in `loss`; weights, gradients and the loss itself are in float32.
     """
     config.check()
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     device = parameters[0].device
     optimizer = make_optimizer(_groups(parameters, no_decay) if no_decay else parameters, config, device)
+    dtype = pick_dtype(precision, device)
+    is_narrow = dtype == torch.float16  # small gradients would become 0
+    scaler = torch.amp.GradScaler(device.type, init_scale=_SCALE, enabled=is_narrow)
     processes = context.processes if context else ALONE
     readers = processes if augment is None else ALONE  # it needs whole batches
     source = _source(features, labels, config.batch_size, seed, batches, readers)
@@ -138,9 +147,10 @@ def train(
                 x, y, *more = augment(*batch)
                 part, share = processes.batch_part(len(y))
                 batch = [x[part], y[part], *more]
-            value = loss(*batch)
+            with autocast(dtype, device):
+                value = loss(*batch)
             add_up = partial(processes.add_up_gradients, parameters, share)
-            gradient_step(optimizer, value, parameters, config.grad_clip, add_up)
+            gradient_step(optimizer, value, parameters, config.grad_clip, add_up, scaler)
             losses[i] = share * value.detach()
         processes.add_up(losses)
         return EpochLosses(losses, learning_rate(config, first, total_steps))
@@ -157,17 +167,20 @@ def gradient_step(
     parameters: Iterable[nn.Parameter] = (),
     grad_clip: float = 0.0,
     before_clipping: Callable[[], None] | None = None,
+    scaler: torch.amp.GradScaler = _NO_SCALING,
 ) -> None:
     """One optimizer step on `loss`; `grad_clip` limits the gradient norm over `parameters`, 0 does not clip."""
     with stage("backward"):
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
     if before_clipping:
         before_clipping()
     with stage("optimizer"):
+        scaler.unscale_(optimizer)
         if grad_clip:
             nn.utils.clip_grad_norm_(parameters, grad_clip)
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
 
 
 def _groups(parameters: list[nn.Parameter], no_decay: Collection[nn.Parameter]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Literal
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.methods.method import Recipes, TrainedMethodConfig, late_method
-from classnorm.methods.settings.parts import DescriptorConfig, GeometryConfig
+from classnorm.methods.settings.parts import DescriptorConfig, GeometryConfig, ScaleConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import Distribution, HiddenNormalization, Initialization
 from classnorm.settings import require
@@ -18,7 +18,7 @@ __all__ = ["METHOD", "ClassNormConfig", "baseline", "best", "paper", "reference"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassNormConfig(TrainedMethodConfig, GeometryConfig, DescriptorConfig):
+class ClassNormConfig(TrainedMethodConfig, GeometryConfig, DescriptorConfig, ScaleConfig):
     """Settings of Class Normalization and its extensions. The defaults are the recipe `reference`."""
 
     layers: int = 3
@@ -57,6 +57,7 @@ class ClassNormConfig(TrainedMethodConfig, GeometryConfig, DescriptorConfig):
     def check(self) -> None:
         super().check()
         GeometryConfig.check(self)
+        ScaleConfig.check(self)
         require(self, at_least={"layers": 1, "hidden": 1, "virtual_classes": 0, "descriptor_noise": 0})
         if self.gamma != "auto" and not (math.isfinite(self.gamma) and self.gamma > 0):
             raise ConfigError(f"gamma is {self.gamma}; it must be positive, or auto")

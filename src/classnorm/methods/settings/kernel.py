@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from classnorm.errors import ConfigError
 from classnorm.methods.method import Recipes, TrainedMethodConfig, late_method
-from classnorm.methods.settings.parts import GeometryConfig
+from classnorm.methods.settings.parts import GeometryConfig, ScaleConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import require
 from classnorm.training import Schedule
@@ -15,7 +15,7 @@ __all__ = ["METHOD", "KernelConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelConfig(TrainedMethodConfig, GeometryConfig):
+class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
     """Settings of kernel prototypes; the defaults serve all datasets."""
 
     ridge: float = 0.1
@@ -47,6 +47,7 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig):
     def check(self) -> None:
         super().check()
         GeometryConfig.check(self)
+        ScaleConfig.check(self)
         limits = {"map_rate": (0, 1), "spread": (0, 1), "length": (0, 2)}
         require(self, positive=["ridge", "bandwidth", "scale"], at_least={"landmarks": 2}, between=limits)
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from classnorm.methods.method import TrainedMethodConfig
+from classnorm.methods.method import TrainedMethodConfig, added_setting
 from classnorm.nn import AttributeNormalizationKind
 from classnorm.settings import require
-from classnorm.training import Schedule
+from classnorm.training import Precision, Schedule
 
 if TYPE_CHECKING:
     from classnorm.nn import FeatureGeometry
 
-__all__ = ["DescriptorConfig", "EmbedderConfig", "EpisodeConfig", "GeometryConfig", "NormalizedConfig"]
+__all__ = ["DescriptorConfig", "EmbedderConfig", "EpisodeConfig", "GeometryConfig", "NormalizedConfig", "ScaleConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,3 +79,17 @@ class GeometryConfig:
         from classnorm.nn import FeatureGeometry
 
         return FeatureGeometry(d_z, self.dimensions, self.power, self.shrinkage, self.whitening, self.within)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleConfig:
+    """Settings for many classes and for devices that compute in 16 bits."""
+
+    sampled_classes: int | Literal["auto"] = added_setting("auto")
+    """Seen classes drawn for each step, besides those of the batch; 0 uses all, `auto` all up to 2000 and else 1024."""
+    precision: Precision = added_setting("float32")  # noqa: RUF009 (a literal)
+    """Products of scores, and of training with `classnorm`; `auto`: bfloat16 or float16 where they are faster."""
+
+    def check(self) -> None:
+        if self.sampled_classes != "auto":
+            require(self, at_least={"sampled_classes": 0})
