@@ -215,3 +215,13 @@ def test_a_loss_that_grows_a_hundredfold_stops_the_training():
     )
     with pytest.raises(DivergedError, match=r"rose from 1 to .* \(epoch 26,"):
         train(model, lambda x, _: model(x).square().mean(), torch.ones(4, 1), torch.zeros(4, dtype=torch.long), config)
+
+
+def test_long_epochs_report_their_steps(monkeypatch):
+    reports = []
+    run(linear(), TrainingConfig(epochs=1, batch_size=150), context=context(None, "", progress=reports.append))
+    assert [(step.done, step.total) for step in reports] == [(1, 1)]
+    monkeypatch.setattr("classnorm.training.loop._SECONDS_BETWEEN_REPORTS", -1.0)
+    run(linear(), TrainingConfig(epochs=1, batch_size=150), context=context(None, "", progress=reports.append))
+    assert [step.note for step in reports[1:3]] == ["step 1 of 2", "step 2 of 2"]
+    assert [step.done for step in reports[1:]] == [0, 0, 1]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import tyro
 
 from classnorm.cli.console import notice, print_json, stage_progress
 from classnorm.cli.options import Command, DataArgument, DataOptions, Flag, OutputOptions, check_positive, optional
-from classnorm.data import ZeroShotDataset, load_folder, save_bundle, save_folder, save_gbu
-from classnorm.data.folder import DType
+from classnorm.data import load_bundle, load_folder, save_bundle, save_folder, save_gbu
+from classnorm.data.row_store import DType
 from classnorm.errors import ConfigError
 
 
@@ -52,9 +51,8 @@ class DataConvert(Command):
                 save_folder(dataset, self.out, dtype, self.rows_per_shard, progress)
             dataset = load_folder(self.out)
         elif target.suffix == ".npz":
-            if dtype is not None:
-                dataset = replace(dataset, features=_converted(dataset, dtype))
-            save_bundle(dataset, target)
+            save_bundle(dataset, target, dtype)
+            dataset = load_bundle(target)
         else:
             save_gbu(dataset, target)
         if self.output.json:
@@ -82,7 +80,3 @@ class DataConvert(Command):
                 f"--{'float16' if self.float16 else 'dtype'} is for bundles; MATLAB files are in double precision"
             )
         return target, dtype
-
-
-def _converted(dataset: ZeroShotDataset, dtype: DType) -> np.ndarray:
-    return np.asarray(dataset.features, dtype=dtype)

@@ -11,7 +11,7 @@ import tyro
 from classnorm.cli.console import notice, print_json, stage_progress
 from classnorm.cli.options import Command, OutputOptions, check_positive, optional
 from classnorm.data import SyntheticConfig, load_folder, synthesize
-from classnorm.data.folder import DType
+from classnorm.data.row_store import DType
 
 
 @dataclass(frozen=True, kw_only=True)

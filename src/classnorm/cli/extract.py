@@ -16,8 +16,8 @@ from classnorm.cli.image_options import ImageOptions, notice_skipped
 from classnorm.cli.options import Command, DataOptions, OutputOptions, check_positive, optional
 from classnorm.cli.run_options import DeviceOption
 from classnorm.cluster import Cluster
-from classnorm.data.folder import DType
 from classnorm.data.image_table import ImageTable
+from classnorm.data.row_store import DType
 from classnorm.encoders import Encoder, check_encoder
 from classnorm.encoders.part import PartOf
 from classnorm.encoders.preparation import with_split

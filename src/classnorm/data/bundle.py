@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.dataset import FloatArray, ZeroShotDataset, row_chunks
+from classnorm.data.dataset import FloatArray, ZeroShotDataset, converted_blocks
 from classnorm.data.image_table import ImageTable
-from classnorm.data.row_store import Features
+from classnorm.data.row_store import DType, Features
 from classnorm.errors import DataError
 from classnorm.files import replacing
 
@@ -63,9 +63,9 @@ def read_table(path: Path, whole: bool = True) -> Arrays:
     return read_npz(path, needed, tuple(key for key in (*_KEYS, *_OPTIONAL) if key not in needed))
 
 
-def save_bundle(dataset: ZeroShotDataset, path: Path) -> None:
-    """Write `dataset` as an uncompressed bundle, which can be memory-mapped."""
-    write_bundle(path, ImageTable.of(dataset), row_chunks(dataset.features))
+def save_bundle(dataset: ZeroShotDataset, path: Path, dtype: DType | None = None) -> None:
+    """Write `dataset` as an uncompressed bundle, which can be memory-mapped, with features in this precision."""
+    write_bundle(path, ImageTable.of(dataset), converted_blocks(dataset.features, dtype or dataset.features.dtype))
 
 
 def write_bundle(path: Path, table: ImageTable, features: Iterable[FloatArray] | None) -> None:

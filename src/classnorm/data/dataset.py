@@ -27,6 +27,7 @@ __all__ = [
     "check_distinct",
     "check_features",
     "check_integers",
+    "converted_blocks",
     "row_chunks",
 ]
 
@@ -266,6 +267,16 @@ class ZeroShotDataset:
 def row_chunks(features: Features) -> Iterator[FloatArray]:
     """Iterate over blocks of rows."""
     return (block for _, block in row_blocks(features, _CHUNK))
+
+
+def converted_blocks(features: Features, dtype: npt.DTypeLike, size: int = _CHUNK) -> Iterator[FloatArray]:
+    """Iterate over blocks of rows in another precision."""
+    for _, block in row_blocks(features, size):
+        with np.errstate(over="ignore"):
+            rows = block.astype(dtype, copy=False)
+        if not np.isfinite(rows).all():
+            raise DataError(f"features up to {np.abs(block).max():.3g} cannot be stored in {rows.dtype}; use float32")
+        yield rows
 
 
 def check_features(features: npt.ArrayLike | RowStore, where: str) -> Features:

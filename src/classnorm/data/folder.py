@@ -12,21 +12,20 @@ import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from classnorm.data.bundle import dataset_of, read_table, write_bundle
-from classnorm.data.dataset import ZeroShotDataset, check_array
+from classnorm.data.dataset import ZeroShotDataset, check_array, converted_blocks
 from classnorm.data.image_table import ImageTable
-from classnorm.data.row_store import MEMORY, FloatArray, RowStore, open_shard, row_blocks
+from classnorm.data.row_store import MEMORY, DType, FloatArray, RowStore, open_shard
 from classnorm.errors import DataError, OutputError
 from classnorm.files import make_folder, replacing, write_json
 from classnorm.progress import OnProgress, Progress
 
 __all__ = [
     "TABLE",
-    "DType",
     "FolderWriter",
     "is_folder_bundle",
     "load_folder",
@@ -41,8 +40,6 @@ MANIFEST = "dataset.json"
 TABLE = "table.npz"
 _FORMAT, _VERSION = "classnorm-dataset", 1
 _SHARD_BYTES = 1 << 27  # of a shard, by default
-
-DType = Literal["float16", "float32"]
 
 
 def is_folder_bundle(path: Path) -> bool:
@@ -121,9 +118,8 @@ def save_folder(
     kind = np.dtype(dtype or dataset.features.dtype)
     ranges = shard_ranges(dataset.n_rows, kind.itemsize * dataset.d_z, rows_per_shard)
     with FolderWriter(path) as writer:
-        for number, (_, rows) in enumerate(row_blocks(dataset.features, len(ranges[0]))):
-            with np.errstate(over="ignore"):
-                writer.write(number, rows.astype(kind, copy=False))
+        for number, rows in enumerate(converted_blocks(dataset.features, kind, len(ranges[0]))):
+            writer.write(number, rows)
             if progress:
                 progress(Progress(ranges[number].stop, dataset.n_rows))
         writer.finish(ImageTable.of(dataset), len(ranges))

@@ -13,17 +13,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from classnorm.errors import DataError
 
-__all__ = ["MEMORY", "Features", "RowStore", "RowView", "open_shard", "read_ahead", "row_blocks"]
+__all__ = ["MEMORY", "DType", "Features", "RowStore", "RowView", "open_shard", "read_ahead", "row_blocks"]
 
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.int64]
+DType = Literal["float16", "float32"]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

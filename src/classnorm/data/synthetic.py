@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from classnorm.data.dataset import FloatArray, IntArray, Split, ZeroShotDataset
-from classnorm.data.folder import DType, FolderWriter, shard_ranges
+from classnorm.data.folder import FolderWriter, shard_ranges
 from classnorm.data.image_table import ImageTable
+from classnorm.data.row_store import DType
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.files import digest
 from classnorm.progress import OnProgress, Progress

@@ -23,9 +23,10 @@ import torch
 
 from classnorm.cluster import Cluster
 from classnorm.data.bundle import read_npz, write_bundle
-from classnorm.data.folder import DType, FolderWriter, shard_ranges
+from classnorm.data.folder import FolderWriter, shard_ranges
 from classnorm.data.image_table import Images, ImageTable
 from classnorm.data.images import image_signature, read_images
+from classnorm.data.row_store import DType
 from classnorm.encoders.encoder import Encoder
 from classnorm.encoders.part import PartOf, check_table
 from classnorm.errors import ClusterError, DataError, ModelError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from classnorm.progress import Progress
 from classnorm.training.context import FitContext
 from classnorm.training.distributed import ALONE, Processes
 from classnorm.training.epochs import EpochLosses, History, run_epochs
@@ -24,6 +26,7 @@ __all__ = ["Batches", "gradient_step", "train"]
 
 _SCALE = 1024.0  # of losses in float16 at first; too large a scale costs a step, and is halved
 _NO_SCALING = torch.amp.GradScaler(enabled=False)
+_SECONDS_BETWEEN_REPORTS = 5.0  # of progress within an epoch
 
 
 class Batches(Protocol):
@@ -133,6 +136,7 @@ def train(
     total_steps = config.epochs * steps_per_epoch
 
     def epoch(number: int) -> EpochLosses:
+        reported = time.monotonic()
         losses = torch.zeros(steps_per_epoch, device=device)
         batches = source.epoch(number)
         first = number * steps_per_epoch
@@ -152,6 +156,9 @@ def train(
             add_up = partial(processes.add_up_gradients, parameters, share)
             gradient_step(optimizer, value, parameters, config.grad_clip, add_up, scaler)
             losses[i] = share * value.detach()
+            if context and context.progress and time.monotonic() - reported > _SECONDS_BETWEEN_REPORTS:
+                reported = time.monotonic()
+                context.progress(Progress(number, config.epochs, f"step {i + 1} of {steps_per_epoch}"))
         processes.add_up(losses)
         return EpochLosses(losses, learning_rate(config, first, total_steps))
 
