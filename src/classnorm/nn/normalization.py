@@ -111,7 +111,7 @@ class ClassStandardization(nn.Module):
                 "class standardization needs at least 2 training classes; add classes, or disable it with "
                 '`normalization="none"`'
             )
-        hidden = hidden.float()  # statistics are in float32, also where products are not
+        hidden = hidden.to(self.running_mean.dtype)  # statistics are in float32, also where products are not
         if self.divide_by == "std":
             return F.batch_norm(
                 hidden, self.running_mean, self.running_var, training=True, momentum=self.momentum, eps=self.eps
@@ -148,7 +148,7 @@ class DynamicNormalization(nn.Module):
         """[n_classes, d_h] → [n_classes, d_h]."""
         if not self.training:
             return hidden / (self.running_norm + self.eps)
-        hidden = hidden.float()  # as in `ClassStandardization`
+        hidden = hidden.to(self.running_norm.dtype)  # as in `ClassStandardization`
         norm = hidden.square().sum(dim=-1).mean()
         with torch.no_grad():
             # The mean squared norm is never 0 after a step, so 0 means no batch yet.
