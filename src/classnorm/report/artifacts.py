@@ -45,8 +45,11 @@ def write_artifact(artifact: Artifact, folder: Path) -> list[Path]:
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:
-    rows = [[v.claim, v.dataset, v.measured, v.verdict] for v in verdicts]
-    return Table.of("Claims", ["claim", "data (features)", "measured here", "verdict"], rows)
+    header, rows = ["claim", "data (features)"], [[v.claim, v.dataset, v.measured, v.verdict] for v in verdicts]
+    if any(v.scoring for v in verdicts):
+        header.append("scored")
+        rows = [[*row[:2], v.scoring, *row[2:]] for v, row in zip(verdicts, rows, strict=True)]
+    return Table.of("Claims", [*header, "measured here", "verdict"], rows)
 
 
 def reproduction_page(artifacts: Sequence[Artifact], title: str, introduction: str) -> str:

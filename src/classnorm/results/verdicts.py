@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.special import stdtrit
 
-__all__ = ["RULE", "Judgement", "Verdict", "judge_bounds", "judge_difference", "weakest"]
+from classnorm.results.numbers import signed, std
+
+__all__ = ["RULE", "Judgement", "Verdict", "difference_text", "judge_bounds", "judge_difference", "weakest"]
 
 RULE = (
     "A claim that one model is better holds if it is better with every seed (models are compared seed by seed) and by "
     "the stated margin on average; it holds weakly if it is better on average but one of the two fails; otherwise it "
-    "does not hold. A claim about a size holds if every seed is within the stated bounds, weakly if the mean is."
+    "does not hold. A claim about a size holds if every seed is within the stated bounds, weakly if the mean is. In "
+    "square brackets: the 95 % interval of the paired difference over n seeds (Student's t)."
 )
 Judgement = Literal["holds", "holds weakly", "does not hold", "not measured"]
 _ORDER: tuple[Judgement, ...] = ("not measured", "does not hold", "holds weakly", "holds")
@@ -29,6 +33,8 @@ class Verdict:
     """Name and features."""
     measured: str
     verdict: Judgement
+    scoring: str = ""
+    """How the runs were scored, if there are several ways."""
 
 
 def judge_difference(better: Sequence[float], worse: Sequence[float], margin: float) -> Judgement:
@@ -47,6 +53,22 @@ def judge_difference(better: Sequence[float], worse: Sequence[float], margin: fl
     if float(differences.mean()) <= 0:
         return "does not hold"
     return "holds" if float(differences.mean()) >= margin and bool((differences > 0).all()) else "holds weakly"
+
+
+def difference_text(better: Sequence[float], worse: Sequence[float], digits: int = 1) -> str:
+    """The mean paired difference, its 95 % interval and the number of seeds.
+
+    >>> difference_text([55, 56, 57], [50, 52, 52])
+    '+4.7 [+3.2, +6.1], n = 3'
+    >>> difference_text([55], [50])
+    '+5.0, n = 1'
+    """
+    differences = np.subtract(better, worse)
+    n, center = len(differences), float(differences.mean())
+    if n < 2 or math.isnan(center):
+        return f"{signed(center, digits)}, n = {n}"
+    half = float(stdtrit(n - 1, 0.975)) * std(differences.tolist()) / math.sqrt(n)
+    return f"{signed(center, digits)} [{signed(center - half, digits)}, {signed(center + half, digits)}], n = {n}"
 
 
 def judge_bounds(values: Sequence[float], low: float = -math.inf, high: float = math.inf) -> Judgement:
