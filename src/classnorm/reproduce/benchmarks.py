@@ -58,7 +58,7 @@ class Benchmark:
     @property
     def setting(self) -> Setting:
         if self.missing:
-            return Setting(self.name, self.name, missing=self.missing)
+            return Setting(self.name, self.name, missing=f"{self.name}: not measured, its features are missing.")
         dataset = self.name.partition(":")[0]
         return Setting(self.name, self.label, dataset if dataset in PAPER_BENCHMARKS and not self.descriptors else "")
 

@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any
 
 from classnorm.reproduce.beyond import beyond, measure_beyond
+from classnorm.reproduce.czsl import czsl_curves, czsl_table, measure_czsl_curves, measure_czsl_table
+from classnorm.reproduce.figures import FIGURES
 from classnorm.reproduce.leaderboard import leaderboard, measure_leaderboard
 from classnorm.reproduce.paper_table import measure_table, table_artifact
 from classnorm.reproduce.reproduction import Reproduction
@@ -45,5 +47,8 @@ CATALOG: dict[str, Item] = {
     "hyperparameters": Item("table", "Hyperparameters", measure_hyperparameters, hyperparameters),
     "leaderboard": Item("table", "Every method, one protocol", measure_leaderboard, leaderboard),
     "beyond": Item("table", "Beyond the paper: ablations", measure_beyond, beyond),
+    **{name: Item("figure", spec.title, spec.measure, spec.present) for name, spec in FIGURES.items()},
+    "czsl-table": Item("table", "Continual zero-shot learning", measure_czsl_table, czsl_table),
+    "czsl-curves": Item("figure", "Continual zero-shot learning, task by task", measure_czsl_curves, czsl_curves),
 }
 """Name → table or figure, in the order of the page."""

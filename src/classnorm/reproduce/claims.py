@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from classnorm.reproduce.measured import SCORINGS, Measured, Scoring, SeedRuns, Setting
 from classnorm.reproduce.variants import Variant
-from classnorm.results.numbers import number_text
-from classnorm.results.verdicts import Verdict, difference_text, judge_difference
+from classnorm.results.numbers import json_number, number_text
+from classnorm.results.verdicts import Difference, Verdict, judge_difference
 
 __all__ = ["Claim", "harmonic_verdict"]
 
@@ -39,10 +39,12 @@ def harmonic_verdict(
     n = min(better.n, worse.n)
     high, low = (runs.values("harmonic", scoring)[:n] for runs in (better, worse))
     means = f"H {number_text(sum(high) / n)} against {number_text(sum(low) / n)}"
+    difference = Difference.of(high, low)
     return Verdict(
         f"{text} (by {margin:g} H)",
         setting.label,
-        f"{means}: {difference_text(high, low)}",
+        f"{means}: {difference.text()}",
         judge_difference(high, low, margin),
         SCORINGS[scoring],
+        json_number(difference.mean),
     )

@@ -29,7 +29,7 @@ class Setting:
     paper: str = ""
     """The dataset of the paper whose figures can stand in the same table; features differ all the same."""
     missing: str = ""
-    """How to get it; empty if it was measured."""
+    """Why it was not measured; empty if it was."""
 
 
 @dataclass(frozen=True)

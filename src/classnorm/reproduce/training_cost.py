@@ -10,8 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from classnorm.data import ZeroShotDataset
 from classnorm.experiments.engine import Engine, run_tasks
 from classnorm.files import digest, write_json
@@ -82,10 +80,14 @@ class Stopwatch:
 
 
 def _context() -> FitContext:
+    import torch
+
     return FitContext(torch.device("cpu"))
 
 
 def _machine() -> str:
+    import torch
+
     return f"{os.cpu_count()} cores, {torch.get_num_threads()} threads"
 
 
