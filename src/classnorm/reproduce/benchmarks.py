@@ -56,6 +56,11 @@ class Benchmark:
         return f"{self.name.partition(':')[0]} ({features}{(self.descriptors and f', {self.descriptors.stem}') or ''})"
 
     @property
+    def argument(self) -> str:
+        """The name by which it was asked for, without the folder of a descriptor file."""
+        return self.name if self.descriptors is None else f"{self.name.rpartition(':')[0]}:{self.descriptors.name}"
+
+    @property
     def setting(self) -> Setting:
         if self.missing:
             return Setting(self.name, self.name, missing=f"{self.name}: not measured, its features are missing.")

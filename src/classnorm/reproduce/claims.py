@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from classnorm.reproduce.measured import SCORINGS, Measured, Scoring, SeedRuns, Setting
 from classnorm.reproduce.variants import Variant
 from classnorm.results.numbers import json_number, number_text
-from classnorm.results.verdicts import Difference, Verdict, judge_difference
+from classnorm.results.verdicts import PairedDifference, Verdict, judge_difference
 
 __all__ = ["Claim", "harmonic_verdict"]
 
@@ -20,7 +20,7 @@ class Claim:
     better: Variant
     worse: Variant
     margin: float = 1.0
-    """Difference in H at which the claim holds."""
+    """PairedDifference in H at which the claim holds."""
 
     def verdicts(self, measured: Measured) -> list[Verdict]:
         """One for each setting and each scoring."""
@@ -39,7 +39,7 @@ def harmonic_verdict(
     n = min(better.n, worse.n)
     high, low = (runs.values("harmonic", scoring)[:n] for runs in (better, worse))
     means = f"H {number_text(sum(high) / n)} against {number_text(sum(low) / n)}"
-    difference = Difference.of(high, low)
+    difference = PairedDifference.of(high, low)
     return Verdict(
         f"{text} (by {margin:g} H)",
         setting.label,

@@ -26,7 +26,7 @@ from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact, Plot, Series, Table
 from classnorm.results.numbers import json_number, number_text, signed
 from classnorm.results.run_folder import Result
-from classnorm.results.verdicts import Difference, Verdict, judge_difference
+from classnorm.results.verdicts import PairedDifference, Verdict, judge_difference
 
 __all__ = ["ARMS", "PROTOCOLS", "Arm", "czsl_curves", "czsl_table", "measure_czsl_curves", "measure_czsl_table"]
 
@@ -258,7 +258,7 @@ def _verdicts(setting: Setting, protocol: Protocol, documents: Mapping[str, Mapp
             continue
         cn, plain = (SeedRuns(documents[label]["numbers"]) for label in (arm.label, arm.model))
         before, after = plain.mean("mH"), cn.mean("mH")
-        lift = Difference.of(cn.values("mH"), plain.values("mH"))
+        lift = PairedDifference.of(cn.values("mH"), plain.values("mH"))
         verdicts.append(
             Verdict(
                 f"CN lifts {arm.model}'s mH (by {100 * _LIFT:.0f} %)",
@@ -270,7 +270,7 @@ def _verdicts(setting: Setting, protocol: Protocol, documents: Mapping[str, Mapp
             )
         )
         before, after = plain.mean("forgetting"), cn.mean("forgetting")
-        drop = Difference.of(plain.values("forgetting"), cn.values("forgetting"))
+        drop = PairedDifference.of(plain.values("forgetting"), cn.values("forgetting"))
         verdicts.append(
             Verdict(
                 f"CN lowers {arm.model}'s forgetting",

@@ -62,7 +62,7 @@ _SHARE = (
     "“schedule” is the share of the published number of training steps that a model was trained for; for less than "
     "100 % its figures are not those of the published method."
 )
-_RIVALS = f"Other methods with the settings of their recipe `reference`, one seed. {_SHARE}"
+_RIVALS = f"Other methods with the settings of their recipe “reference”, one seed. {_SHARE}"
 _TRICKS = {v.label: without_tricks(v) for v in (LINEAR, TWO_LAYERS)}
 
 _SPECS = (
@@ -107,8 +107,8 @@ _SPECS = (
             Claim(f"CN beats the plain MLP in the recipe {r}", cn, plain, 2.0) for r, (plain, cn) in _RECIPES.items()
         ),
         (
-            "`reference`: the authors' release. `paper`: the same architecture with the hyperparameters of the paper's "
-            "table. `literal`: these hyperparameters and the text to the letter: standardization once, before V; unit "
+            "“reference”: the authors' release. “paper”: the same architecture with the hyperparameters of the paper's "
+            "table. “literal”: these hyperparameters and the text to the letter: standardization once, before V; unit "
             "norm without the factor √d_a; no bias of V; no ReLU on the prototypes.",
         ),
         of_the_paper=False,

@@ -214,7 +214,7 @@ def hyperparameters(data: Mapping[str, Any]) -> Artifact:
         verdicts=[
             _recipe_verdict(s, data["recipes"][s.name]["paper"]) for s in settings if s.paper in PAPER_BENCHMARKS
         ],
-        notes=["The recipe `reference` is the authors' released run, which differs from the paper's table."],
+        notes=["The recipe “reference” is the authors' released run, which differs from the paper's table."],
         data=dict(data),
     )
 
@@ -226,5 +226,5 @@ def _recipe_row(name: str, recipe: str, config: Mapping[str, float]) -> Sequence
 def _recipe_verdict(setting: Setting, config: Mapping[str, float]) -> Verdict:
     printed = {label: float(published("hyperparameters")[label].cells[setting.paper]) for label in _FIELDS}
     differing = [label for label, value in printed.items() if float(config[_FIELDS[label]]) != value]
-    claim, measured = "The recipe `paper` has the paper's settings", ", ".join(differing) or "all equal"
+    claim, measured = "The recipe “paper” has the paper's settings", ", ".join(differing) or "all equal"
     return Verdict(claim, setting.label, measured, "does not hold" if differing else "holds")

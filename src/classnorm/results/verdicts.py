@@ -14,8 +14,8 @@ from classnorm.results.numbers import signed, std
 
 __all__ = [
     "RULE",
-    "Difference",
     "Judgement",
+    "PairedDifference",
     "Verdict",
     "judge_bounds",
     "judge_difference",
@@ -49,7 +49,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Difference:
+class PairedDifference:
     """A paired difference over seeds: its mean and, from two seeds on, the ends of its 95 % interval."""
 
     mean: float
@@ -58,7 +58,7 @@ class Difference:
     high: float | None = None
 
     @classmethod
-    def of(cls, better: Sequence[float], worse: Sequence[float]) -> Difference:
+    def of(cls, better: Sequence[float], worse: Sequence[float]) -> PairedDifference:
         differences = np.subtract(better, worse)
         n, center = len(differences), float(differences.mean())
         if n < 2 or math.isnan(center):
@@ -69,7 +69,7 @@ class Difference:
     def text(self, digits: int = 1) -> str:
         """Mean, interval and number of seeds.
 
-        >>> Difference.of([55, 56, 57], [50, 52, 52]).text(), Difference.of([55], [50]).text()
+        >>> PairedDifference.of([55, 56, 57], [50, 52, 52]).text(), PairedDifference.of([55], [50]).text()
         ('+4.7 [+3.2, +6.1], n = 3', '+5.0, n = 1')
         """
         if self.low is None or self.high is None:
@@ -87,7 +87,7 @@ def judge_difference(better: Sequence[float], worse: Sequence[float], margin: fl
     >>> judge_difference([50], [50], margin=2)
     'does not hold'
     """
-    difference = Difference.of(better, worse)
+    difference = PairedDifference.of(better, worse)
     if math.isnan(difference.mean):
         return "not measured"
     if difference.mean <= 0:

@@ -18,7 +18,7 @@ from classnorm.experiments.diagnoses.loss_smoothness import (
 from classnorm.reproduce.figures.figure import keyed, records, run_diagnoses, samples
 from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact
-from classnorm.results.verdicts import Difference, Verdict, judge_difference
+from classnorm.results.verdicts import PairedDifference, Verdict, judge_difference
 
 __all__ = ["measure_smoothness", "smoothness"]
 
@@ -75,7 +75,7 @@ def _verdict(
 ) -> Verdict:
     """The claim that norms are larger than others, by the paired ratio."""
     logs = np.log(larger).tolist(), np.log(smaller).tolist()
-    difference = Difference.of(*logs)
+    difference = PairedDifference.of(*logs)
     measured = text.format(np.exp(difference.mean))
     if difference.low is not None and difference.high is not None:
         measured += f" [{np.exp(difference.low):.2g}, {np.exp(difference.high):.2g}]"
