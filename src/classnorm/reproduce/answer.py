@@ -99,8 +99,8 @@ _HEADINGS: dict[Judgement, str] = {
     "does not hold": "Do not hold",
 }
 _OVERALL = (
-    "A claim holds here if it holds in all settings, weakly if it holds at least weakly in more than half of them. Runs "
-    f"are scored {SCORINGS['calibrated']} of the seen scores; in parentheses {SCORINGS['released']}."
+    "A claim holds here if it holds in all settings, weakly if it holds at least weakly in more than half of them. "
+    f"Runs are scored {SCORINGS['calibrated']} of the seen scores; in parentheses {SCORINGS['released']}."
 )
 
 

@@ -15,7 +15,7 @@ from classnorm.reproduce.variants import CN, Variant
 from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, ranks
 from classnorm.results.numbers import number_text
 
-__all__ = ["beyond", "measure_beyond"]
+__all__ = ["ABLATIONS", "SWEEP", "beyond", "measure_beyond"]
 
 _KERNEL = Variant("Kernel prototypes", method="kernel")
 _CLOSED = replace(_KERNEL, label="… closed form, no refinement", recipe="closed-form")
@@ -34,11 +34,13 @@ _KERNEL_VARIANTS = (
 _REFERENCE = CN.named("3-layer MLP + CN, recipe reference")
 _BEST = Variant("3-layer MLP + CN, recipe best", recipe="best")
 _NO_CN = _BEST.derive("… without CN", normalization="none", init="torch")
-_NO_GEOMETRY = _BEST.derive("… without the feature geometry", geometry=False, final_relu=True, gamma=5.0)
+_NO_GEOMETRY = _BEST.derive(
+    "… without the feature geometry, final ReLU, γ = 5", geometry=False, final_relu=True, gamma=5.0
+)
 _NO_VIRTUAL_CLASSES = _BEST.derive("… without virtual classes", virtual_classes=0)
 _NO_NOISE = _BEST.derive("… without descriptor noise", descriptor_noise=0.0)
 _BEST_VARIANTS = (_REFERENCE, _BEST, _NO_CN, _NO_GEOMETRY, _NO_VIRTUAL_CLASSES, _NO_NOISE)
-_ABLATIONS = ((_KERNEL, _KERNEL_VARIANTS), (_BEST, _BEST_VARIANTS))
+ABLATIONS = ((_KERNEL, _KERNEL_VARIANTS), (_BEST, _BEST_VARIANTS))
 _CLAIMS = (
     Claim("Kernel prototypes beat the paper's MLP with CN", _KERNEL, _REFERENCE, 0.5),
     Claim("The recipe best beats the recipe reference", _BEST, _REFERENCE, 0.5),
@@ -58,13 +60,13 @@ _WHITENING = (0.0, 0.1, 0.2, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7)
 _TIMES = {"train_seconds": "training, s", "fit_seconds": "with calibration, s"}
 
 
-_SWEEP = {value: _CLOSED.derive(f"closed form, whitening {value:g}", whitening=value) for value in _WHITENING}
-_SWEEP[KernelConfig.whitening] = _CLOSED
+SWEEP = {value: _CLOSED.derive(f"closed form, whitening {value:g}", whitening=value) for value in _WHITENING}
+SWEEP[KernelConfig.whitening] = _CLOSED
 
 
 def measure_beyond(reproduction: Reproduction) -> dict[str, Any]:
     """Run both ablations, and the closed form at several strengths of whitening."""
-    swept = [variant for variant in _SWEEP.values() if variant is not _CLOSED]
+    swept = [variant for variant in SWEEP.values() if variant is not _CLOSED]
     return measure(reproduction, "beyond", [*_KERNEL_VARIANTS, *_BEST_VARIANTS, *swept]).as_dict()
 
 
@@ -73,7 +75,7 @@ def beyond(data: Mapping[str, Any]) -> Artifact:
     measured = Measured.of(data)
     tables, plots = [], []
     for number, setting in enumerate(measured.available):
-        tables += [_table(setting, model, variants, measured) for model, variants in _ABLATIONS]
+        tables += [_table(setting, model, variants, measured) for model, variants in ABLATIONS]
         plots.append(_plot(number, setting, measured))
     return Artifact(
         "beyond",
@@ -104,9 +106,9 @@ def _table(setting: Setting, model: Variant, variants: Sequence[Variant], measur
 
 
 def _plot(number: int, setting: Setting, measured: Measured) -> Plot:
-    groups = [measured.runs[variant.label, setting.name] for variant in _SWEEP.values()]
+    groups = [measured.runs[variant.label, setting.name] for variant in SWEEP.values()]
     series = [
-        Series(label, label, list(_SWEEP), [round(group.mean(score), 2) for group in groups])
+        Series(label, label, list(SWEEP), [round(group.mean(score), 2) for group in groups])
         for label, score in (("H", "harmonic"), ("T1", "zsl"))
     ]
     title = f"{setting.label}: closed form against whitening"

@@ -11,6 +11,7 @@ from classnorm.experiments.experiment import Experiment
 from classnorm.experiments.search import SearchConfig, search
 from classnorm.files import write_json
 from classnorm.methods import METHODS, MethodConfig, method_named
+from classnorm.methods.space import Space
 from classnorm.report.summary import SCORES
 from classnorm.reproduce.benchmarks import Benchmark
 from classnorm.reproduce.claims import harmonic_verdict
@@ -20,7 +21,7 @@ from classnorm.results.artifact import Artifact, Cell, Table, ranks
 from classnorm.results.numbers import number_text
 from classnorm.results.verdicts import Verdict
 
-__all__ = ["ENTRIES", "Entry", "entries", "leaderboard", "measure_leaderboard"]
+__all__ = ["ENTRIES", "Entry", "entries", "leaderboard", "measure_leaderboard", "search_space"]
 
 _SPLITS = 2
 
@@ -106,12 +107,17 @@ def _best_runs(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -
     return SeedRuns.of(results, benchmark.released)
 
 
-def _search(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -> MethodConfig:
+def search_space(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -> tuple[MethodConfig, Space]:
+    """The first trial of a method, and the settings that the others vary."""
     base = reproduction.recipe(benchmark, entry.method, entry.recipe).replace(**entry.fixed, calibration="validation")
     fixed = {*entry.fixed, *reproduction.changes(benchmark, entry.method, entry.recipe)}
     if reproduction.effort.shorten > 1:
         fixed.add("epochs")
-    space = {name: values for name, values in method_named(entry.method).space.items() if name not in fixed}
+    return base, {name: values for name, values in method_named(entry.method).space.items() if name not in fixed}
+
+
+def _search(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -> MethodConfig:
+    base, space = search_space(reproduction, benchmark, entry)
     if not space:
         return base
     settings = SearchConfig(

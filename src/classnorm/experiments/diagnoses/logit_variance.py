@@ -105,8 +105,9 @@ def variance_artifact(summaries: Mapping[VarianceKey, Mapping[str, Any]]) -> Art
             "“Between classes” is the variance between the classes of a row, averaged over a batch: what a softmax "
             "sees. “Of all logits” also has the shifts that are common to the classes of a row. AN is unit norm, as in "
             "the paper's theory, AN·√d_a that of the authors' release; −AN standardizes the attributes. γ = 5, Adam "
-            "5e-4, batches of 256. Where a curve ends early, training diverged. The plots show the variance between "
-            "classes with unit norm."
+            "5e-4, batches of 256. The linear model is V·a with Xavier's fan-out initialisation, as the theory "
+            "assumes; the MLPs have PyTorch's default, with CN the proper variance in the last layer. Where a curve "
+            "ends early, training diverged. The plots show the variance between classes with unit norm."
         ],
         data={"variance": {" | ".join(map(str, key)): summary for key, summary in summaries.items()}},
     )
