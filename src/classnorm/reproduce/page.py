@@ -87,9 +87,10 @@ def page_text(path: Path) -> str:
         raise DataError(f"{folder}: no numbers; measure a table with `docs={path}` first")
     artifacts = [_present(made, folder) for made in found]
     text = folder / _TEXT
-    parts = [text.read_text(encoding="utf-8").rstrip("\n") + "\n"] if text.is_file() else []
-    parts += [short_answer(artifacts), _commands(found, path)]
-    return markdown_page(artifacts, TITLE, "\n".join(filter(None, parts)), f"{folder.name}/{{name}}")
+    written = text.read_text(encoding="utf-8") if text.is_file() else ""
+    parts = (short_answer(artifacts), written, _commands(found, path))
+    introduction = "\n\n".join(part.strip("\n") for part in parts if part)
+    return markdown_page(artifacts, TITLE, introduction, f"{folder.name}/{{name}}")
 
 
 def _present(made: Numbers, folder: Path) -> Artifact:
