@@ -140,7 +140,7 @@ def test_a_page_without_numbers_is_one_line(classnorm, tmp_path):
 def test_settings_name_features_and_descriptors(classnorm, data, tmp_path):
     save_gbu(data, tmp_path / "data" / "CUB", "hog")
     rng = np.random.default_rng(0)
-    np.savez(tmp_path / "words.npz", names=np.array(data.class_names), descriptors=rng.normal(size=(24, 5)))
+    np.savez(tmp_path / "words.npz", class_names=np.array(data.class_names), descriptors=rng.normal(size=(24, 5)))
     names = ["CUB:hog", f"CUB:hog:{tmp_path / 'words.npz'}"]
     where = ["--data-root", tmp_path / "data", "--out", tmp_path / "out", "--docs", tmp_path / "docs" / "page.md"]
     outcome = classnorm("reproduce", "hyperparameters", "--data", *names, *where, "--json")

@@ -37,7 +37,7 @@ def verdict_rows(page):
     """(claim, data, scored, verdict) of every row of the verdict tables of a page."""
     rows = []
     for block in page.split("Do the claims hold here?\n")[1:]:
-        for line in block.split("\n\n")[1].splitlines()[2:]:
+        for line in block.strip("\n").split("\n\n")[0].splitlines()[2:]:
             cells = [cell.replace("\\", "").strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
             rows.append((cells[0], cells[1], cells[2] if len(cells) == 5 else "", cells[-1]))
     return rows
@@ -141,15 +141,8 @@ def page(tmp_path):
         "settings": [{"name": "tiny", "label": "tiny (own)", "paper": "", "missing": ""}],
         "recipes": {
             "tiny": {
-                recipe: {
-                    "layers": 3,
-                    "batch_size": 2,
-                    "lr": 1 / 3,
-                    "epochs": 4,
-                    "entropy_weight": 0,
-                    "hidden": 5,
-                    "gamma": 5,
-                }
+                recipe: dict.fromkeys(("batch_size", "epochs", "entropy_weight", "hidden", "gamma"), 2)
+                | {"layers": 3, "lr": 1 / 3}
                 for recipe in ("paper", "literal", "reference")
             }
         },

@@ -111,8 +111,8 @@ _HEADINGS: dict[Judgement, str] = {
 }
 _OVERALL = (
     "A claim holds here if it holds in all settings, weakly if it holds at least weakly in more than half of them. "
-    f"Seen scores are {SCORINGS['calibrated']}; in parentheses: {SCORINGS['released']}. All claims, with the rule for a "
-    "single setting, are listed below, and each table has its own verdicts."
+    f"Seen scores are {SCORINGS['calibrated']}; in parentheses: {SCORINGS['released']}. All claims and the rule for a "
+    "single setting are listed below, and each table has its own verdicts."
 )
 
 
