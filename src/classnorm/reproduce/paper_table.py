@@ -16,6 +16,8 @@ from classnorm.results.artifact import Artifact, Cell, Table, ranks
 
 __all__ = ["contradictions", "measure_table", "table_artifact"]
 
+_VALIDATION = "validation harmonic"
+
 
 def measure_table(spec: TableSpec, reproduction: Reproduction) -> dict[str, Any]:
     """Run the variants of a table and return their numbers."""
@@ -70,9 +72,11 @@ def _detail(spec: TableSpec, setting: Setting, measured: Measured) -> Table:
         for scoring in SCORINGS:
             row += [Cell(group.cell(score, scoring=scoring)) for score in sided[:2]] + [harmonic[scoring][i]]
         row += [Cell(group.cell(score)) for score in SCORES if score not in sided]
+        row.append(Cell(group.cell(_VALIDATION) if _VALIDATION in group.numbers else "–"))
         body.append([*row, Cell(str(group.n)), Cell("" if math.isnan(shares[i]) else _percent(shares[i]))])
     short = [SCORES[score][0] for score in sided]
-    header = ["measured here", *short, *(f"{name}, s fixed" for name in short), "T1", "AUSUC", "seeds", "schedule"]
+    header = ["measured here", *short, *(f"{name}, s fixed" for name in short), "T1", "AUSUC", "H on validation"]
+    header += ["seeds", "schedule"]
     if all(math.isnan(share) for share in shares):
         header, body = header[:-1], [row[:-1] for row in body]
     return Table(f"{setting.label}: percent, averaged over classes, mean ± std over seeds", header, body)
