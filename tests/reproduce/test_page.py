@@ -165,7 +165,7 @@ def test_a_page_has_the_text_of_a_person_the_commands_and_the_tables(page):
 
 def test_numbers_are_stored_with_five_digits_one_record_a_line(page):
     text = (page.with_suffix("") / "hyperparameters.json").read_text()
-    assert '"lr": 0.33333,' in text
+    assert '"lr": 0.33333}' in text
     assert json.loads(text)["arguments"] == "--data tiny --seeds 3"
     assert max(map(len, text.splitlines())) < 500
 

@@ -94,7 +94,7 @@ class Reproduction:
             calibration="validation", validation="matched", validation_splits=self.effort.validation_splits
         )
         if variant.share is not None:
-            config = _shortened(config, variant.share)
+            config = _shortened(config, variant.share / self.effort.shorten)
         return Experiment(benchmark.dataset, variant.method, variant.label, config.replace(**variant.changes), seed)
 
     def recipe(self, benchmark: Benchmark, method: str, recipe: str) -> MethodConfig:
