@@ -67,7 +67,7 @@ def test_every_model_starts_with_the_initialisation_asked_for(tiny, model, monke
     for layer in layers[:-1] if "CN" in model else layers:
         d_out, d_in = layer.weight.shape
         assert not layer.bias.any()
-        assert 0.8 < float(layer.weight.abs().max()) / math.sqrt(6.0 / (d_in + d_out)) <= 1.0
+        assert 0.8 < float(layer.weight.detach().abs().max()) / math.sqrt(6.0 / (d_in + d_out)) <= 1.0
 
 
 def test_more_probes_find_a_larger_norm_at_the_start(tiny):

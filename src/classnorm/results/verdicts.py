@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import stdtrit
 
 from classnorm.results.numbers import signed, std
 
@@ -63,6 +62,8 @@ class PairedDifference:
         n, center = len(differences), float(differences.mean())
         if n < 2 or math.isnan(center):
             return cls(center, n)
+        from scipy.special import stdtrit  # only here: it takes a while to load
+
         half = float(stdtrit(n - 1, 0.975)) * std(differences.tolist()) / math.sqrt(n)
         return cls(center, n, center - half, center + half)
 
