@@ -35,13 +35,13 @@ _THEORY = f"{_BETWEEN}, unit norm"
 QUESTIONS = (
     Question("CN improves the plain MLP", ("main",), ("CN beats the plain MLP (",), "H"),
     Question(
-        "… also without the ReLU on the prototypes, which is in the release but not in the text",
+        "CN improves the MLP without the ReLU on the prototypes, which only the release has",
         ("main",),
         ("CN beats the plain MLP, no final ReLU",),
         "H",
     ),
     Question(
-        "… also with the paper's text to the letter (recipe “literal”)",
+        "CN improves the MLP of the paper's text to the letter (recipe “literal”)",
         ("recipes",),
         ("CN beats the plain MLP in the recipe literal",),
         "H",
@@ -89,7 +89,12 @@ QUESTIONS = (
     Question(f"In a deep MLP they do not suffice ({_THEORY})", ("variance",), ("3-layer MLP with",), scored=_THEORY),
     Question(f"CN restores unit variance ({_THEORY})", ("variance",), ("CN restores",), scored=_THEORY),
     Question("The formula predicts the variance of all logits", ("variance-formula",), ("The f",), scored=_ALL),
-    Question("… and that between classes, which a softmax sees", ("variance-formula",), ("The f",), scored=_BETWEEN),
+    Question(
+        "The formula predicts the variance between classes, which a softmax sees",
+        ("variance-formula",),
+        ("The f",),
+        scored=_BETWEEN,
+    ),
     Question("Zero-shot MLPs have a rougher loss surface than classifiers", ("smoothness",), ("A zero-shot MLP",)),
     Question("CN makes it smoother", ("smoothness",), ("CN makes it smoother",)),
     Question(
