@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from classnorm.analysis import attribute_statistics
+from classnorm.analysis.attributes import HISTOGRAM_EDGES
 from classnorm.errors import DataError
 
 
@@ -56,10 +57,12 @@ def test_a_single_attribute_has_no_others_to_correlate_with(normal):
     assert attribute_statistics(normal[:, :1]).correlation == pytest.approx([0.0], abs=1e-12)
 
 
-def test_standardized_values_have_zero_mean_and_unit_variance(normal):
-    values = attribute_statistics(normal).standardized.reshape(normal.shape)
-    np.testing.assert_allclose(values.mean(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(values.std(axis=0), 1, atol=1e-12)
+def test_the_histogram_is_that_of_standardized_values(normal):
+    density = attribute_statistics(3 * normal + 1).density
+    middle, width = (HISTOGRAM_EDGES[1:] + HISTOGRAM_EDGES[:-1]) / 2, np.diff(HISTOGRAM_EDGES)
+    assert (density * width).sum() == pytest.approx(1.0)
+    assert (density * width * middle).sum() == pytest.approx(0.0, abs=0.05)
+    assert (density * width * middle**2).sum() == pytest.approx(1.0, abs=0.1)
 
 
 def test_units_do_not_matter(normal):

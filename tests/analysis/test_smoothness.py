@@ -7,11 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from classnorm.analysis import SMOOTHNESS_MODELS, gradient_norms
+from classnorm.analysis import SMOOTHNESS_MODELS, gradient_norms, smoothness
 from classnorm.errors import ConfigError
 from classnorm.methods.classnorm import prepare
 from classnorm.methods.method import TrainingRows
 from classnorm.methods.settings.classnorm import ClassNormConfig
+from classnorm.nn import initialize_
 
 CONFIG = ClassNormConfig(hidden=8)
 
@@ -35,8 +36,10 @@ def norm_per_parameter(network, loss):
 
 
 def test_the_first_norm_of_a_classifier_is_a_direct_computation(tiny):
-    torch.manual_seed(4)
     network = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, int(tiny.seen.sum())))
+    generator = torch.Generator().manual_seed(4)
+    for layer in network[::2]:
+        initialize_(layer, "torch", generator=generator)
     features, labels = noisy_batch(tiny, torch.Generator().manual_seed(4))
     expected = norm_per_parameter(network, F.cross_entropy(network(features), labels))
     assert norms(tiny, "MLP classifier", seed=4) == pytest.approx([expected], rel=1e-4)
@@ -48,6 +51,23 @@ def test_the_first_norm_of_a_zero_shot_model_is_a_direct_computation(tiny):
     logits = 25.0 * F.normalize(features, dim=1) @ F.normalize(problem.model.prototypes(problem.descriptors), dim=1).T
     expected = norm_per_parameter(problem.model, F.cross_entropy(logits, labels))
     assert norms(tiny, "3-layer MLP", seed=2) == pytest.approx([expected], rel=1e-4)
+
+
+@pytest.mark.parametrize("model", SMOOTHNESS_MODELS)
+def test_every_model_starts_with_the_initialisation_asked_for(tiny, model, monkeypatch):
+    started = []
+
+    def record(network, *arguments, **settings):
+        started.append([module for module in network.modules() if isinstance(module, nn.Linear)])
+
+    monkeypatch.setattr(smoothness, "train", record)
+    norms(tiny, model, init="xavier")
+    (layers,) = started
+    assert len(layers) == 3
+    for layer in layers[:-1] if "CN" in model else layers:
+        d_out, d_in = layer.weight.shape
+        assert not layer.bias.any()
+        assert 0.8 < float(layer.weight.detach().abs().max()) / math.sqrt(6.0 / (d_in + d_out)) <= 1.0
 
 
 def test_more_probes_find_a_larger_norm_at_the_start(tiny):

@@ -4,12 +4,14 @@ import contextlib
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from classnorm.cli import main
@@ -93,11 +95,11 @@ def test_a_table_is_written_in_every_form(made):
     assert all(f"| {label} |" in markdown for label in labels)
     page = (made / "out" / "index.html").read_text()
     assert all(f"<td>{label}</td>" in page for label in labels)
-    measured = json.loads((made / "out" / "ns-an-cn" / "data.json").read_text())["measured"]
-    rows = {entry["row"]: entry for entry in measured}
-    assert set(labels) <= set(rows)
-    assert all(entry["dataset"] == "tiny (simulated)" and len(entry["harmonic"]) == 1 for entry in measured)
-    assert len(list((made / "out" / "runs").glob("*/result.json"))) == 5
+    numbers = json.loads((made / "out" / "ns-an-cn" / "data.json").read_text())
+    assert [setting["label"] for setting in numbers["settings"]] == ["tiny (simulated)"]
+    assert set(labels) <= {entry["row"] for entry in numbers["runs"]}
+    assert all(len(entry["numbers"]["harmonic"]) == 1 for entry in numbers["runs"])
+    assert len(list((made / "out" / "runs").glob("*/result.json"))) == len(labels)
 
 
 def test_the_page_holds_all_that_was_made(made):
@@ -110,10 +112,42 @@ def test_documentation_is_markdown_with_pictures_that_exist(made):
     links = re.findall(r"!\[.*?\]\((.*?)\)", text)
     assert links == ["page/correlations/correlations.png"]
     assert (made / "docs" / links[0]).read_bytes().startswith(b"\x89PNG")
-    assert "## All claims" in text and "Vanilla MLP -NS -AN" in text
+    assert "## In short" in text and "## All claims" in text and "Vanilla MLP -NS -AN" in text
+    arguments = "--data tiny --seeds 1 --epochs 1 --quick --docs docs/page.md"
+    assert f"\nclassnorm reproduce ns-an-cn correlations {arguments}\n" in text
     own = (made / "out" / "reproduction.md").read_text()
     for link in re.findall(r"!\[.*?\]\((.*?)\)", own):
         assert (made / "out" / link).is_file()
+
+
+def test_the_page_is_made_again_from_its_numbers_alone(classnorm, made, tmp_path):
+    shutil.copytree(made / "docs" / "page", tmp_path / "docs" / "page", ignore=shutil.ignore_patterns("*.png"))
+    outcome = classnorm("reproduce", "render", "--docs", tmp_path / "docs" / "page.md")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == f"page: {tmp_path / 'docs' / 'page.md'}, 2 tables and figures\n"
+    assert (tmp_path / "docs" / "page.md").read_text() == (made / "docs" / "page.md").read_text()
+    assert (tmp_path / "docs" / "page" / "correlations" / "correlations.png").is_file()
+    document = json.loads(classnorm("reproduce", "render", "--docs", tmp_path / "docs" / "page.md", "--json").out)
+    assert document["names"] == ["ns-an-cn", "correlations"]
+
+
+def test_a_page_without_numbers_is_one_line(classnorm, tmp_path):
+    error = one_line(classnorm("reproduce", "render", "--docs", tmp_path / "page.md"))
+    assert "no numbers; measure a table with --docs" in error
+    assert "render takes no other name" in one_line(classnorm("reproduce", "render", "main"))
+
+
+def test_settings_name_features_and_descriptors(classnorm, data, tmp_path):
+    save_gbu(data, tmp_path / "data" / "CUB", "hog")
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "words.npz", class_names=np.array(data.class_names), descriptors=rng.normal(size=(24, 5)))
+    names = ["CUB:hog", f"CUB:hog:{tmp_path / 'words.npz'}"]
+    where = ["--data-root", tmp_path / "data", "--out", tmp_path / "out", "--docs", tmp_path / "docs" / "page.md"]
+    outcome = classnorm("reproduce", "hyperparameters", "--data", *names, *where, "--json")
+    assert outcome.code == 0, outcome.err
+    text = (tmp_path / "docs" / "page.md").read_text()
+    assert "--data CUB:hog CUB:hog:words.npz " in text and str(tmp_path) not in text
+    assert "| CUB:hog:words, literal |" in text
 
 
 def test_a_second_command_keeps_what_was_made_and_trains_nothing_twice(classnorm, made, bundle):
@@ -159,8 +193,9 @@ def test_a_damaged_artifact_of_an_earlier_command_is_one_line(classnorm, bundle,
 
 @pytest.mark.slow
 def test_a_killed_command_continues_where_it_stopped(classnorm, bundle, tmp_path):
-    arguments = ["main", "--data", str(bundle), "--quick", "--epochs", "2", "--seeds", "5", "--jobs", "1", "--quiet"]
-    total = 4 * 5
+    small = ["--quick", "--epochs", "2", "--seeds", "3", "--jobs", "1", "--quiet"]
+    arguments = ["ns-an-cn", "--data", str(bundle), *small]
+    total = 3 * len(TABLES["ns-an-cn"].variants)
     out = tmp_path / "out"
     process = subprocess.Popen(
         [sys.executable, "-m", "classnorm", "reproduce", *arguments, "--out", str(out)],
@@ -182,7 +217,7 @@ def test_a_killed_command_continues_where_it_stopped(classnorm, bundle, tmp_path
     after = finished(out)
     assert len(after) == total
     assert {path: after[path] for path in done} == done
-    assert (out / "index.html").is_file() and (out / "main" / "table.md").is_file()
+    assert (out / "index.html").is_file() and (out / "ns-an-cn" / "table.md").is_file()
 
 
 def finished(out: Path) -> dict[Path, int]:

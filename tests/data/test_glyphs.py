@@ -196,5 +196,21 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch:
 
 
 def test_an_unknown_preset_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="full, light"):
+    with pytest.raises(ConfigError, match="full, greek, light"):
         glyphs.load("ligth")
+
+
+def test_the_held_out_greek_letters_have_no_class_in_common_with_the_others(cache: Path, data: ZeroShotDataset) -> None:
+    greek = glyphs.load("greek")
+    others = {glyphs.character(name) for name in data.class_names} | set(glyphs._choose_letters(glyphs.PRESETS["full"]))
+    characters = [unicodedata.normalize("NFC", glyphs.character(name)) for name in greek.class_names]
+    assert greek.name == "glyphs-greek" and greek.n_classes == 201
+    assert not others & set(characters) and len(set(characters)) == greek.n_classes
+    assert greek.split.checksum.startswith("b34ee228")  # frozen: no score is known that could have chosen it
+
+
+def test_every_part_of_an_unseen_greek_class_occurs_in_seen_classes(cache: Path) -> None:
+    greek = glyphs.load("greek")
+    seen_parts = set().union(*(parts(greek.class_names[c]) for c in np.flatnonzero(greek.seen)))
+    assert all(parts(greek.class_names[c]) <= seen_parts for c in np.flatnonzero(~greek.seen))
+    assert not greek.notices

@@ -11,12 +11,23 @@ from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import TrainingError
 from classnorm.experiments.diagnoses.attribute_distribution import correlations, histograms, normality
 from classnorm.experiments.diagnoses.diagnosis import Diagnosis, diagnose
-from classnorm.experiments.diagnoses.logit_variance import variance_artifact, variance_curves, variance_tasks
-from classnorm.experiments.diagnoses.loss_smoothness import mean_gradient_norms, smoothness_artifact, smoothness_tasks
+from classnorm.experiments.diagnoses.logit_variance import (
+    variance_artifact,
+    variance_at,
+    variance_summary,
+    variance_tasks,
+)
+from classnorm.experiments.diagnoses.loss_smoothness import (
+    mean_gradient_norms,
+    smoothness_artifact,
+    smoothness_summary,
+    smoothness_tasks,
+)
 from classnorm.experiments.engine import Engine
 from classnorm.methods.settings.classnorm import reference
 
 ENGINE = Engine(jobs=1)
+SIZE = {"seeds": 2, "iterations": 6, "every": 3, "width": 8}
 
 
 @pytest.fixture(scope="module")
@@ -31,45 +42,55 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def variance(dataset, root):
-    return diagnose(variance_tasks("tiny", dataset, seeds=2, iterations=12, width=8), root, ENGINE)
+    numbers = diagnose(variance_tasks("tiny", dataset, seeds=2, iterations=12, width=8), root, ENGINE)
+    return {key: variance_summary(curves) for key, curves in numbers.items()}
 
 
 @pytest.fixture(scope="module")
 def smoothness(dataset, root):
-    return diagnose(smoothness_tasks("tiny", dataset, seeds=2, iterations=6, every=3, width=8), root, ENGINE)
+    numbers = diagnose(smoothness_tasks("tiny", dataset, **SIZE), root, ENGINE)
+    return {key: smoothness_summary(norms, SIZE["every"]) for key, norms in numbers.items()}
 
 
-def test_the_variance_is_drawn_for_three_models_and_four_variants(variance):
+def test_the_variance_is_drawn_for_three_models_and_listed_for_both_norms(variance):
     artifact = variance_artifact(variance)
     linear, deep = artifact.plots
     assert [series.label for series in linear.series] == [f"Linear {v}" for v in ("+NS +AN", "−AN", "−NS", "−NS −AN")]
     assert len(deep.series) == 8
-    assert linear.series[0].x == list(range(1, 13))
+    assert linear.series[0].x == [1, 2, 3, 4, 6, 8, 11]
     assert all(low <= y <= high for s in deep.series for low, y, high in zip(s.low, s.y, s.high, strict=True))
-    assert len(artifact.tables[0].body) == 12
+    assert len(artifact.tables[0].body) == 3 * 6
     json.dumps(artifact.data, allow_nan=False)
 
 
-def test_variance_curves_are_those_of_the_analysis(variance, dataset):
-    config = variance_models(dataset)["3-layer MLP"].replace(hidden=8, logits="dot")
-    runs = variance_curves(variance)["tiny"]["3-layer MLP", "−NS"]
-    assert runs == [training_variance(dataset, config, seed, 12)["between"] for seed in (0, 1)]
+@pytest.mark.parametrize(("variant", "norm"), [("−NS", "unit-plain"), ("−NS, AN·√d_a", "unit")])
+@pytest.mark.parametrize("kind", ["between", "total"])
+def test_variances_are_those_of_the_analysis(variance, dataset, variant, norm, kind):
+    config = variance_models(dataset)["3-layer MLP"].replace(hidden=8, logits="dot", attribute_normalization=norm)
+    for seed in (0, 1):
+        summary, curve = (
+            variance["tiny", "3-layer MLP", variant, seed],
+            training_variance(dataset, config, seed, 12)[kind],
+        )
+        expected = {"0": curve[0], "10": curve[10], "100": curve[10], "median": np.median(curve)}
+        assert {point: variance_at(summary, kind, point) for point in expected} == pytest.approx(expected, rel=1e-4)
 
 
 def test_smoothness_shows_the_mean_over_seeds_of_the_gradient_norms(smoothness, dataset):
     config = reference(dataset).replace(hidden=8)
-    (plot,) = smoothness_artifact(smoothness, every=3).plots
+    (plot,) = smoothness_artifact(smoothness).plots
     assert [series.label for series in plot.series] == list(SMOOTHNESS_MODELS)
     for series in plot.series:
         runs = [gradient_norms(dataset, config, series.label, seed, 6, 3) for seed in (0, 1)]
         np.testing.assert_allclose(series.y, np.mean(runs, axis=0), rtol=1e-4)
         assert series.x == [0.0, 3.0]
-        assert mean_gradient_norms(smoothness)["tiny"][series.label] == pytest.approx(np.mean(runs, axis=1))
+        norms = mean_gradient_norms(smoothness)["tiny", "PyTorch"][series.label]
+        assert norms == pytest.approx(np.mean(runs, axis=1), rel=1e-4)
 
 
 def test_several_datasets_share_a_table_and_have_plots_of_their_own(smoothness):
-    other = {("other", model, seed): norms for (_, model, seed), norms in smoothness.items()}
-    artifact = smoothness_artifact({**smoothness, **other}, every=3)
+    other = {("other", *key[1:]): summary for key, summary in smoothness.items()}
+    artifact = smoothness_artifact({**smoothness, **other})
     assert [row[0].text for row in artifact.tables[0].body] == ["tiny", "other"]
     assert [plot.name for plot in artifact.plots] == ["smoothness-0", "smoothness-1"]
 
@@ -77,8 +98,8 @@ def test_several_datasets_share_a_table_and_have_plots_of_their_own(smoothness):
 def test_a_diagnosis_is_run_once(smoothness, dataset, root):
     before = {path: path.stat().st_mtime_ns for path in root.glob("smoothness-*/*")}
     assert len(before) == 2 * len(SMOOTHNESS_MODELS)
-    again = diagnose(smoothness_tasks("tiny", dataset, seeds=2, iterations=6, every=3, width=8), root, ENGINE)
-    assert again == smoothness
+    again = diagnose(smoothness_tasks("tiny", dataset, **SIZE), root, ENGINE)
+    assert {key: smoothness_summary(norms, 3) for key, norms in again.items()} == smoothness
     assert {path: path.stat().st_mtime_ns for path in root.glob("smoothness-*/*")} == before
 
 

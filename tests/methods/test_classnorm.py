@@ -34,6 +34,7 @@ def test_unseen_classes_are_recognised_far_above_chance(small_dataset, small):
         {"layers": 4},
         {"normalization": "class-variance"},
         {"normalization": "dynamic", "init": "xavier_fan_out"},
+        {"normalization": "dynamic-root", "init": "xavier_fan_out"},
         {"normalization": "none", "init": "torch"},
         {"attribute_normalization": "standardize", "attribute_correction": True},
         {"attribute_normalization": "unit-plain"},
@@ -131,6 +132,33 @@ def named(names, n_rows):
 
 def test_the_reference_recipe_validates_on_unknown_datasets(small_dataset):
     assert resolve(small_dataset, recipe="reference")[1].calibration == "validation"
+
+
+def test_the_recipe_literal_is_the_text_of_the_paper(small_dataset):
+    paper, literal = (resolve(small_dataset, recipe=recipe)[1] for recipe in ("paper", "literal"))
+    changes = {"attribute_normalization": "unit-plain", "standardize_before_relu": False, "output_bias": False}
+    assert literal == paper.replace(final_relu=False, **changes)
+    embedder = fit(small_dataset, recipe="literal", hidden=8, epochs=1, calibration="none").model.embedder
+    assert embedder.output.bias is None
+    assert " ".join(type(block).__name__ for block in embedder.body) == "Linear ReLU Linear ReLU ClassStandardization"
+
+
+def test_an_added_setting_is_stored_only_if_it_is_not_the_default(small_dataset):
+    config = resolve(small_dataset)[1]
+    assert "output_bias" not in config.as_dict()
+    changed = config.replace(output_bias=False)
+    assert changed.as_dict() == config.as_dict() | {"output_bias": False}
+    assert type(config)(**changed.as_dict()) == changed
+
+
+def test_a_linear_model_without_a_bias_is_a_matrix(small_dataset, tmp_path):
+    changes = {"layers": 1, "output_bias": False, "final_relu": False, "attribute_normalization": "none"}
+    scorer = fit(small_dataset, epochs=1, calibration="none", **changes)
+    scorer.save(tmp_path / "model")
+    embedder = Scorer.load(tmp_path / "model").model.embedder
+    descriptors = torch.from_numpy(np.asarray(small_dataset.descriptors, np.float32))
+    torch.testing.assert_close(embedder(descriptors), descriptors @ embedder.output.weight.T)
+    torch.testing.assert_close(embedder(2 * descriptors), 2 * embedder(descriptors))
 
 
 def test_the_baseline_differs_from_the_reference_in_class_normalization_alone(small_dataset):

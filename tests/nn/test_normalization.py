@@ -219,6 +219,23 @@ def test_dynamic_normalization_divides_by_the_mean_squared_norm_of_the_classes(n
     torch.testing.assert_close(DynamicNormalization().double()(hidden), expected)
 
 
+@given(**SHAPES)
+def test_only_the_root_of_the_mean_squared_norm_gives_a_mean_squared_norm_of_one(n_classes, d, seed):
+    hidden = 3 * gaussian(n_classes, d, seed)
+    norm = mean_square_norm(hidden)
+    tolerance = 1e-4 / norm + 1e-5
+    root, printed = (mean_square_norm(DynamicNormalization(root=root).double()(hidden)) for root in (True, False))
+    assert root == pytest.approx(1.0, rel=tolerance)
+    assert printed == pytest.approx(1 / norm, rel=tolerance)
+
+
+def test_dynamic_normalization_by_the_root_evaluates_with_its_running_mean():
+    dynamic = DynamicNormalization(root=True).double()
+    hidden = gaussian(5, 3, 0)
+    trained = dynamic(hidden)
+    torch.testing.assert_close(dynamic.eval()(hidden), trained)
+
+
 def test_dynamic_normalization_starts_its_running_mean_from_the_first_batch_and_then_moves_by_a_tenth():
     dynamic = DynamicNormalization().double()
     first, second = gaussian(4, 3, seed=1), 5.0 * gaussian(4, 3, seed=2)

@@ -1,5 +1,6 @@
 """Benchmarks are found by name, in a folder or in a file."""
 
+import numpy as np
 import pytest
 
 from classnorm.data import SyntheticConfig, save_bundle, save_gbu, synthetic
@@ -28,6 +29,21 @@ def test_requested_features_are_not_replaced_by_others(zoo, tmp_path):
     save_gbu(zoo, tmp_path / "CUB", "hog")
     (benchmark,) = find_benchmarks(["CUB"], tmp_path, "res101")
     assert benchmark.missing == f"CUB: put res101.mat (features and labels in GBU's layout) into {tmp_path / 'CUB'}"
+
+
+def test_a_setting_names_its_features_and_descriptors(zoo, tmp_path):
+    for features in ("hog", "other"):
+        save_gbu(zoo, tmp_path / "CUB", features)
+    table = np.arange(24.0).reshape(12, 2)
+    np.savez(tmp_path / "words.npz", class_names=np.array(zoo.class_names[::-1]), descriptors=table[::-1])
+    names = ["CUB", "CUB:other", f"CUB:other:{tmp_path / 'words.npz'}"]
+    plain, other, words = find_benchmarks(names, tmp_path, None)
+    assert [b.name for b in (plain, other, words)] == ["CUB", "CUB:other", "CUB:other:words"]
+    assert [b.label for b in (plain, other, words)] == ["CUB (hog)", "CUB (other)", "CUB (other, words)"]
+    assert words.argument == "CUB:other:words.npz"
+    np.testing.assert_array_equal(words.dataset.descriptors, table)  # joined by name
+    assert words.dataset.checksum != other.dataset.checksum
+    assert (other.setting.paper, words.setting.paper) == ("CUB", "")  # the paper has no such descriptors
 
 
 def test_an_empty_folder_lists_every_missing_file(tmp_path):

@@ -9,13 +9,15 @@ import pytest
 from classnorm.data import Split, SyntheticConfig, load, save_bundle, synthetic
 from classnorm.reproduce.benchmarks import Benchmark, find_benchmarks
 from classnorm.reproduce.claims import Claim
-from classnorm.reproduce.paper_table import contradictions, table_artifact
+from classnorm.reproduce.measured import SCORINGS
+from classnorm.reproduce.paper_table import contradictions, measure_table, table_artifact
 from classnorm.reproduce.table_specs import TABLES, TableSpec
 from classnorm.reproduce.variants import CN, THREE_LAYERS
 from classnorm.results.artifact import ranks
 
-SMALL = {"seeds": 2, "changes": {"hidden": 16, "epochs": 2, "lr": 3e-3, "calibration": "none"}}
-MAIN = TABLES["main"]
+SMALL = {"seeds": 2, "changes": {"hidden": 16, "epochs": 2, "lr": 3e-3}}
+MAIN = replace(TABLES["main"], variants=TABLES["main"].variants[:6])  # without the other methods
+COLUMNS = ("unseen", "seen", "harmonic")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,11 @@ def reproduction(reproduce, benchmark, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def main(reproduction):
-    return table_artifact(MAIN, reproduction)
+    return made(MAIN, reproduction)
+
+
+def made(spec, reproduction):
+    return table_artifact(spec, measure_table(spec, reproduction))
 
 
 def results(folder):
@@ -51,30 +57,37 @@ def times(folder):
 
 
 def test_the_numbers_are_means_over_the_run_folders(reproduction, main):
-    table = main.tables[1]
+    table = main.tables[2]
     assert [row[0].text for row in table.body] == [variant.label for variant in MAIN.variants]
     for row in table.body:
         runs = [document for document in results(reproduction.folder) if document["recipe"] == row[0].text]
         assert sorted(run["seed"] for run in runs) == [0, 1]
         values = {name: [run["scores"][name] for run in runs] for name in runs[0]["scores"]}
-        expected = [values[name] for name in ("unseen", "seen", "harmonic", "zsl", "ausuc")]
-        assert [cell.text for cell in row[1:]] == [f"{np.mean(v):.1f} ± {np.std(v, ddof=1):.1f}" for v in expected]
+        shown = {
+            name: row[column].text for name, column in zip((*COLUMNS, "zsl", "ausuc"), (1, 2, 3, 7, 8), strict=True)
+        }
+        for name, text in shown.items():
+            center, spread = map(float, text.split(" ± "))
+            assert center == pytest.approx(np.mean(values[name]), abs=0.051)
+            assert spread == pytest.approx(np.std(values[name], ddof=1), abs=0.051)
+        assert row[10].text == "2"
 
 
 def test_the_overview_has_the_h_of_every_dataset(main):
-    overview, detail = main.tables[:2]
-    assert [row[1] for row in overview.body] == [row[3] for row in detail.body]
+    calibrated, released, detail = main.tables[:3]
+    assert [row[1] for row in calibrated.body] == [row[3] for row in detail.body]
+    assert [row[1] for row in released.body] == [row[6] for row in detail.body]
 
 
 def test_the_header_names_the_features(main):
     assert main.tables[0].header == ["measured here", "tiny (simulated)", "CUB"]
-    assert main.tables[1].title.startswith("tiny (simulated): ")
-    assert len(main.tables) == 3
+    assert main.tables[2].title.startswith("tiny (simulated): ")
+    assert len(main.tables) == 4
 
 
-def test_a_missing_benchmark_has_a_dash_and_a_note_on_how_to_get_it(main):
+def test_a_missing_benchmark_has_a_dash_and_a_note(main):
     assert {row[-1].text for row in main.tables[0].body} == {"–"}
-    assert main.notes[0].startswith("CUB: give `data_root=DIR`")
+    assert "CUB: not measured, its features are missing." in main.notes
     assert all(verdict.dataset == "tiny (simulated)" for verdict in main.verdicts)
 
 
@@ -86,41 +99,45 @@ def test_the_published_figures_have_a_table(main):
 
 
 def test_the_best_and_second_best_are_ranked(main):
-    cells = [row[3] for row in main.tables[1].body]
+    cells = [row[3] for row in main.tables[2].body]
     means = [float(cell.text.split()[0]) for cell in cells]
     assert [cell.rank for cell in cells] == ranks(means)
     assert cells[int(np.argmax(means))].rank == 1
 
 
 def test_every_claim_is_judged_with_its_numbers(main):
-    assert [verdict.claim for verdict in main.verdicts] == [f"{c.text} (by {c.margin:g} H)" for c in MAIN.claims]
-    means = {row[0].text: row[3].text.split()[0] for row in main.tables[1].body}
-    assert main.verdicts[0].measured.startswith(f"H {means['3-layer MLP + CN']} against {means['3-layer MLP']}: ")
-    assert main.verdicts[0].measured.endswith("over 2 seeds")
+    claims = [f"{c.text} (by {c.margin:g} H)" for c in MAIN.claims for _ in SCORINGS]
+    assert [verdict.claim for verdict in main.verdicts] == claims
+    for verdict, column in zip(main.verdicts[:2], (3, 6), strict=True):
+        means = {row[0].text: row[column].text.split()[0] for row in main.tables[2].body}
+        assert verdict.measured.startswith(f"H {means['3-layer MLP + CN']} against {means['3-layer MLP']}: ")
+        assert verdict.measured.endswith("n = 2")
+    assert [verdict.scoring for verdict in main.verdicts[:2]] == list(SCORINGS.values())
 
 
 def test_the_data_of_an_artifact_holds_every_seed_and_is_json(main):
     document = json.loads(json.dumps(main.data, allow_nan=False))
-    assert len(document["measured"]) == len(MAIN.variants)
-    assert all(len(entry["harmonic"]) == 2 and entry["diverged"] == 0 for entry in document["measured"])
+    assert len(document["runs"]) == len(MAIN.variants)
+    assert all(len(entry["numbers"]["harmonic"]) == 2 and entry["diverged"] == 0 for entry in document["runs"])
+    assert table_artifact(MAIN, document) == main
 
 
 def test_a_second_call_trains_nothing(reproduction, main):
     before = times(reproduction.folder)
-    again = table_artifact(MAIN, reproduction)
+    again = made(MAIN, reproduction)
     assert times(reproduction.folder) == before
     assert again == main
 
 
 def test_variants_that_two_tables_share_are_trained_once(reproduction, main):
     before = times(reproduction.folder)
-    artifact = table_artifact(TABLES["ns-an-cn"], reproduction)
+    artifact = made(TABLES["ns-an-cn"], reproduction)
     after = times(reproduction.folder)
     assert {path: after[path] for path in before} == before
-    # of five rows, "+NS+AN" and "+CN" are the 3-layer MLP and the CN row of the main table
+    # of seven rows, four are the 3-layer MLP and CN of the main table, with and without the final ReLU
     assert len({path.parent for path in after} - {path.parent for path in before}) == 3 * 2
-    shown = {row[0].text: [cell.text for cell in row[1:]] for row in artifact.tables[1].body}
-    known = {row[0].text: [cell.text for cell in row[1:]] for row in main.tables[1].body}
+    shown = {row[0].text: [cell.text for cell in row[1:]] for row in artifact.tables[2].body}
+    known = {row[0].text: [cell.text for cell in row[1:]] for row in main.tables[2].body}
     assert shown["Vanilla MLP +NS+AN"] == known["3-layer MLP"]
     assert shown["Vanilla MLP +NS +AN +CN"] == known["3-layer MLP + CN"]
 
@@ -128,8 +145,8 @@ def test_variants_that_two_tables_share_are_trained_once(reproduction, main):
 def test_a_benchmark_of_the_paper_has_a_column_with_the_published_h(reproduce, benchmark, tmp_path):
     spec = TableSpec("main", "", "", (CN,), ())
     named = Benchmark("CUB", "CUB", "hog", loaded=benchmark.dataset)
-    table = table_artifact(spec, reproduce(tmp_path, named, **SMALL | {"seeds": 1})).tables[0]
-    assert table.header[-1] == "paper (ResNet-101)"
+    table = made(spec, reproduce(tmp_path, named, **SMALL | {"seeds": 1})).tables[0]
+    assert table.header[-1] == "paper: CUB (ResNet-101)"
     assert table.body[0][-1].text == "50.3"
 
 
@@ -139,14 +156,15 @@ WILD = THREE_LAYERS.derive("wild", logits="dot", lr=1e30)
 def test_a_diverged_variant_is_marked_and_scores_zero_in_claims(reproduce, benchmark, tmp_path):
     claims = (Claim("tame beats wild", THREE_LAYERS, WILD), Claim("wild beats tame", WILD, THREE_LAYERS))
     spec = TableSpec("main", "", "", (THREE_LAYERS, WILD), claims)
-    artifact = table_artifact(spec, reproduce(tmp_path, benchmark, **SMALL))
-    tame, wild = artifact.tables[1].body
-    assert [cell.text for cell in wild[1:]] == ["diverged"] * 5
+    artifact = made(spec, reproduce(tmp_path, benchmark, **SMALL))
+    tame, wild = artifact.tables[2].body
+    assert [cell.text for cell in wild[1:-1]] == ["diverged"] * 8 + ["–"]
     assert "diverged" not in [cell.text for cell in tame]
-    assert [verdict.verdict for verdict in artifact.verdicts] == ["holds", "does not hold"]
+    assert artifact.verdicts[0].verdict.startswith("holds")
+    assert [verdict.verdict for verdict in artifact.verdicts[2:]] == ["does not hold"] * 2
     assert " against 0.0: +" in artifact.verdicts[0].measured
-    entry = artifact.data["measured"][1]
-    assert (entry["row"], entry["diverged"], entry["harmonic"]) == ("wild", 2, [0.0, 0.0])
+    entry = artifact.data["runs"][1]
+    assert (entry["row"], entry["diverged"], entry["numbers"]["harmonic"]) == ("wild", 2, [0.0, 0.0])
 
 
 def test_data_without_unseen_rows_has_dashes_and_no_verdict(reproduce, bundle, tmp_path):
@@ -154,8 +172,8 @@ def test_data_without_unseen_rows_has_dashes_and_no_verdict(reproduce, bundle, t
     split = Split(data.split.train, data.split.test_seen, data.split.test_unseen[:0])
     benchmark = Benchmark("seen only", "", "own", loaded=replace(data, split=split))
     spec = TableSpec("main", "", "", (CN, THREE_LAYERS), (Claim("CN helps", CN, THREE_LAYERS),))
-    artifact = table_artifact(spec, reproduce(tmp_path, benchmark, **SMALL | {"seeds": 1}))
-    row = artifact.tables[1].body[0]
+    artifact = made(spec, reproduce(tmp_path, benchmark, **SMALL | {"seeds": 1}))
+    row = artifact.tables[2].body[0]
     assert (row[1].text, row[3].text, row[3].rank) == ("–", "–", None)
     assert float(row[2].text) >= 0
     assert artifact.verdicts[0].verdict == "not measured"
@@ -178,5 +196,5 @@ def test_the_paper_gives_the_plain_3_layer_mlp_different_figures():
 
 
 def test_a_row_that_agrees_with_the_other_tables_is_no_contradiction():
-    notes = [text for spec in TABLES.values() for text in contradictions(spec)]
+    notes = [text for spec in TABLES.values() if spec.of_the_paper for text in contradictions(spec)]
     assert not any("2-layer MLP +NS+AN γ = 5" in text for text in notes)

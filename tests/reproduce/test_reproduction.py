@@ -1,11 +1,17 @@
 """The settings and runs of a reproduction."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from classnorm.errors import ClassNormError
-from classnorm.reproduce.benchmarks import find_benchmarks
+from classnorm.metrics import Calibration, calibrated_scores
+from classnorm.reproduce.benchmarks import Benchmark, find_benchmarks
+from classnorm.reproduce.measured import Measured
 from classnorm.reproduce.reproduction import measure
-from classnorm.reproduce.variants import CN, PROPER_VARIANCE, STANDARDIZED, THREE_LAYERS
+from classnorm.reproduce.variants import CN, PROPER_VARIANCE, RELATIONNET, STANDARDIZED, THREE_LAYERS
+from classnorm.results.run_folder import find_results
 
 
 def test_a_variant_overrides_the_effort_and_the_benchmark(reproduce, tiny, tmp_path):
@@ -32,18 +38,53 @@ def test_missing_benchmarks_are_skipped_with_a_note_on_how_to_get_them(reproduce
 
 
 def test_every_variant_is_measured_with_every_seed(reproduce, tiny, tmp_path):
-    runs = measure(reproduce(tmp_path, tiny, seeds=2), "a table", [CN, THREE_LAYERS])
-    assert list(runs) == [(CN.label, "tiny"), (THREE_LAYERS.label, "tiny")]
-    for group in runs.values():
-        assert [result.document["seed"] for result in group.results] == [0, 1]
-        assert group.values("harmonic") == [result.scores["harmonic"] for result in group.results]
-        assert group.values("train_seconds") == [result.document["train_seconds"] for result in group.results]
+    reproduction = reproduce(tmp_path, tiny, seeds=2)
+    measured = measure(reproduction, "a table", [CN, THREE_LAYERS])
+    assert list(measured.runs) == [(CN.label, "tiny"), (THREE_LAYERS.label, "tiny")]
+    results = find_results([reproduction.runs])
+    for (label, _), group in measured.runs.items():
+        of_label = {r.document["seed"]: r for r in results if r.document["recipe"] == label}
+        assert group.n == len(of_label) == 2
+        for seed, result in of_label.items():
+            assert group.values("harmonic")[seed] == pytest.approx(result.scores["harmonic"], abs=1e-4)
+            assert group.values("train_seconds")[seed] == pytest.approx(result.document["train_seconds"], abs=1e-4)
+    assert Measured.of(json.loads(json.dumps(measured.as_dict()))) == measured
+
+
+def test_the_same_fits_are_scored_calibrated_and_as_released(reproduce, tiny, tmp_path):
+    reproduction = reproduce(tmp_path, tiny, seeds=1)
+    [group] = measure(reproduction, "a table", [CN]).runs.values()
+    [result] = find_results([reproduction.runs])
+    assert result.document["config"]["calibration"] == "validation"
+    assert result.document["config"]["validation_splits"] == 1
+    assert group.values("harmonic", "calibrated") == pytest.approx([result.scores["harmonic"]], abs=1e-4)
+    unchanged = calibrated_scores(result.sides, Calibration("scale", 1.0))
+    assert group.values("harmonic", "released") == pytest.approx([unchanged[2]], abs=1e-4)
+    for score in ("zsl", "ausuc"):  # they do not depend on a calibration
+        assert group.values(score, "released") == group.values(score, "calibrated")
+
+
+def test_data_of_the_authors_have_their_scale(tiny):
+    for name, scale in (("AWA1", 0.95), ("SUN", 0.95), ("CUB", 1.0)):
+        data = replace(tiny.dataset, provenance={**tiny.dataset.provenance, "benchmark": name})
+        if data.benchmark == name:
+            assert Benchmark(name, name, "own", loaded=data).released == Calibration("scale", scale)
+
+
+def test_a_share_of_a_schedule_keeps_the_steps_at_which_the_rate_drops(reproduce, tiny, tmp_path):
+    reproduction = reproduce(tmp_path, tiny)
+    short, full = (
+        reproduction.experiment(replace(RELATIONNET, recipe="paper", share=share), tiny, 0).config
+        for share in (0.2, 1.0)
+    )
+    assert short.epochs == pytest.approx(0.2 * full.epochs, abs=1)
+    assert short.epochs * short.lr_drop_at == pytest.approx(full.epochs * full.lr_drop_at, rel=0.01)
 
 
 def test_a_diverged_training_scores_zero(reproduce, tiny, tmp_path):
     wild = THREE_LAYERS.derive("wild", logits="dot", lr=1e30)
-    [group] = measure(reproduce(tmp_path, tiny, seeds=2), "a table", [wild]).values()
-    assert group.results == (None, None)
+    [group] = measure(reproduce(tmp_path, tiny, seeds=2), "a table", [wild]).runs.values()
+    assert (group.diverged, group.n) == (2, 2)
     assert (group.values("harmonic"), group.cell("harmonic")) == ([0.0, 0.0], "diverged")
 
 

@@ -7,12 +7,14 @@ import pytest
 from classnorm.reproduce.published import published
 from classnorm.reproduce.table_specs import TABLES
 
+OURS = ("no final ReLU", "by the root", "(ours)", "f-CLSWGAN")
+"""Parts of labels of rows that the paper's tables do not have."""
 
-@pytest.mark.parametrize("table", TABLES)
-def test_every_variant_is_in_the_papers_table(table):
-    assert [
-        variant.paper_label for variant in TABLES[table].variants if variant.paper_label not in published(table)
-    ] == []
+
+@pytest.mark.parametrize("table", [name for name, spec in TABLES.items() if spec.of_the_paper])
+def test_every_variant_is_in_the_papers_table_or_said_not_to_be(table):
+    labels = [variant.paper_label for variant in TABLES[table].variants]
+    assert [label for label in labels if label not in published(table) and not label.endswith(OURS)] == []
 
 
 @pytest.mark.parametrize("table", TABLES)

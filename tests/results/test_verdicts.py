@@ -2,10 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 
 from classnorm.results.numbers import signed
-from classnorm.results.verdicts import judge_bounds, judge_difference
+from classnorm.results.verdicts import PairedDifference, judge_bounds, judge_difference
 
 
 @pytest.mark.parametrize(
@@ -15,11 +19,13 @@ from classnorm.results.verdicts import judge_bounds, judge_difference
         ([52, 53], [50, 51], 2, "holds"),  # just the margin
         ([51, 52], [50, 51], 2, "holds weakly"),  # every seed, by less than the margin
         ([60, 50], [50, 50], 2, "holds weakly"),  # by more than the margin, a tie with one seed
+        ([53, 54, 59], [50, 51, 51], 2, "holds weakly"),  # with every seed, but the interval includes 0
+        ([53, 54, 55], [50, 51, 51], 2, "holds"),
         ([60, 49], [50, 50], 2, "holds weakly"),  # not with every seed
         ([50, 50], [50, 50], 0, "does not hold"),  # no difference is none, whatever the margin
         ([49, 51], [50, 50], 0, "does not hold"),
         ([48], [50], 2, "does not hold"),
-        ([50.001], [50], 0, "holds"),
+        ([60], [50], 0, "holds weakly"),  # one seed has no interval
         ([0, 0], [0, 0], 10, "does not hold"),  # both diverged
         ([30, 30], [0, 0], 10, "holds"),  # the worse one diverged
         ([math.nan, 50], [40, 40], 1, "not measured"),
@@ -28,6 +34,17 @@ from classnorm.results.verdicts import judge_bounds, judge_difference
 )
 def test_a_difference_is_judged_seed_by_seed(better, worse, margin, verdict):
     assert judge_difference(better, worse, margin) == verdict
+
+
+@given(st.lists(st.floats(-50, 50), min_size=2, max_size=10))
+def test_the_interval_is_that_of_a_paired_test(differences):
+    other = [40.0 + i for i in range(len(differences))]
+    better = [a + b for a, b in zip(other, differences, strict=True)]
+    found = PairedDifference.of(better, other)
+    assert found.mean == pytest.approx(np.mean(differences), abs=1e-9)
+    if np.ptp(differences) > 1e-6:
+        expected = stats.ttest_rel(better, other).confidence_interval(0.95)
+        assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-6, abs=1e-6)
 
 
 def test_seeds_must_pair():

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from classnorm.errors import DataError
 
-__all__ = ["AttributeStatistics", "attribute_statistics"]
+__all__ = ["HISTOGRAM_EDGES", "AttributeStatistics", "attribute_statistics"]
 
 _FEWEST = 8  # classes that D'Agostino and Pearson's test needs
 FloatArray = npt.NDArray[np.float64]
+HISTOGRAM_EDGES = np.linspace(-3, 6, 46)
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class AttributeStatistics:
     p_value: FloatArray
     correlation: FloatArray
     """Per attribute, the mean absolute correlation with the others."""
-    standardized: FloatArray
-    """All attribute values with zero mean and unit variance per attribute, [n_classes × n_attributes] flat."""
+    density: FloatArray
+    """Histogram over `HISTOGRAM_EDGES` of all values, standardized per attribute."""
     skewness: FloatArray
     constant: int
     """Number of attributes that are the same for all classes."""
@@ -59,7 +60,7 @@ def attribute_statistics(descriptors: npt.ArrayLike) -> AttributeStatistics:
         chi2=test.statistic,
         p_value=test.pvalue,
         correlation=(correlations.sum(axis=1) - 1.0) / max(1, len(correlations) - 1),
-        standardized=standardized.ravel(),
+        density=np.histogram(standardized, HISTOGRAM_EDGES, density=True)[0],
         skewness=stats.skew(standardized),
         constant=int((~varying).sum()),
         chance_correlation=float(np.sqrt(2.0 / (np.pi * (n - 1)))),

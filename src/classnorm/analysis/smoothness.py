@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from classnorm.errors import ConfigError, unknown_name
 from classnorm.methods.classnorm import prepare
 from classnorm.methods.method import TrainingRows
 from classnorm.methods.settings.classnorm import ClassNormConfig
-from classnorm.nn import Initialization
+from classnorm.nn import Initialization, initialize_
 from classnorm.training import TrainingConfig, seeded, train
 
 __all__ = ["SMOOTHNESS_MODELS", "gradient_norms"]
@@ -38,6 +39,7 @@ def gradient_norms(
     iterations: int = 2500,
     every: int = 25,
     probes: int = 10,
+    init: Initialization = "torch",
 ) -> list[float]:
     """The largest gradient norm over noisy batches, divided by the number of parameters, every few iterations.
 
@@ -46,15 +48,16 @@ def gradient_norms(
 
     Args:
         config: settings of the zero-shot models (width, attribute normalization); the classifier has the same width.
-        model: one of `SMOOTHNESS_MODELS`. Without CN, the model with cosines has PyTorch's default initialization, the
-            one with dot products Kaiming's, since its logits would otherwise vanish.
+        model: one of `SMOOTHNESS_MODELS`.
+        init: initialisation of all layers, the same for every model, but for the last layer of models with CN, whose
+            proper variance is a part of CN.
     """
     if model not in SMOOTHNESS_MODELS:
         raise unknown_name("model", model, SMOOTHNESS_MODELS)
     if min(iterations, every, probes) < 1:
         raise ConfigError("iterations, every and probes must be at least 1")
     rows = TrainingRows.of(dataset, torch.device("cpu"))
-    network, logits = _model(dataset, config, model, seed, rows)
+    network, logits = _model(dataset, config, model, seed, rows, init)
     n_parameters = sum(p.numel() for p in network.parameters())
     batches = _Batches(len(rows.labels), iterations, seeded(seed))
     norms = []
@@ -97,20 +100,20 @@ class _Batches:
 
 
 def _model(
-    dataset: ZeroShotDataset, config: ClassNormConfig, model: str, seed: int, rows: TrainingRows
+    dataset: ZeroShotDataset, config: ClassNormConfig, model: str, seed: int, rows: TrainingRows, init: Initialization
 ) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
     """The network, and the function from features to logits."""
     if model == "MLP classifier":
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            width = config.hidden
-            hidden = [nn.Linear(dataset.d_z, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
-            classifier = nn.Sequential(*hidden, nn.Linear(width, len(rows.descriptors)))
+        widths = [dataset.d_z, config.hidden, config.hidden, len(rows.descriptors)]
+        generator = seeded(seed)
+        blocks: list[nn.Module] = []
+        for d_in, d_out in itertools.pairwise(widths):
+            blocks += [initialize_(nn.Linear(d_in, d_out), init, config.init_distribution, generator), nn.ReLU()]
+        classifier = nn.Sequential(*blocks[:-1])
         return classifier, classifier
-    config = config.replace(layers=3, logits="dot" if model.endswith("−NS") else "cosine")
+    config = config.replace(layers=3, logits="dot" if model.endswith("−NS") else "cosine", hidden_init=init)
     if "CN" not in model:
-        init: Initialization = "kaiming_fan_in" if config.logits == "dot" else "torch"
-        config = config.replace(normalization="none", init=init, hidden_init=init)
+        config = config.replace(normalization="none", init=init)
     problem = prepare(dataset, config, seed, torch.device("cpu"))
     if config.logits == "dot":
         return problem.model, problem.logits

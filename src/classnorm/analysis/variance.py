@@ -33,12 +33,12 @@ def variance_models(dataset: ZeroShotDataset) -> dict[str, ClassNormConfig]:
     """The paper's three models with NS and AN, as in its theory.
 
     Attributes have unit norm, without the factor √d_a of the authors' release. The linear model has Xavier's fan-out
-    initialization (statement 2), the plain MLP PyTorch's default.
+    initialization (statement 2) and no bias, the plain MLP PyTorch's default.
     """
     cn = reference(dataset).replace(attribute_normalization="unit-plain")
     plain = cn.replace(normalization="none", init="torch")
     return {
-        "Linear": plain.replace(layers=1, final_relu=False, init="xavier_fan_out"),
+        "Linear": plain.replace(layers=1, final_relu=False, output_bias=False, init="xavier_fan_out"),
         "3-layer MLP": plain,
         "3-layer MLP + CN": cn,
     }

@@ -14,8 +14,13 @@ from classnorm.cli.options import Command, DataArgument, DataOptions, OutputOpti
 from classnorm.data import ZeroShotDataset
 from classnorm.experiments.diagnoses.attribute_distribution import correlations, histograms, normality
 from classnorm.experiments.diagnoses.diagnosis import Diagnosis, diagnose
-from classnorm.experiments.diagnoses.logit_variance import variance_artifact, variance_tasks
-from classnorm.experiments.diagnoses.loss_smoothness import mean_gradient_norms, smoothness_artifact, smoothness_tasks
+from classnorm.experiments.diagnoses.logit_variance import variance_artifact, variance_summary, variance_tasks
+from classnorm.experiments.diagnoses.loss_smoothness import (
+    mean_gradient_norms,
+    smoothness_artifact,
+    smoothness_summary,
+    smoothness_tasks,
+)
 from classnorm.experiments.engine import Engine
 from classnorm.report.artifacts import write_artifact
 from classnorm.report.tables import rich_table
@@ -93,7 +98,8 @@ class Variance(Options):
 
         tasks = variance_tasks(_label(dataset), dataset, seeds=self.seeds, iterations=self.iterations)
         numbers = self._measure("variance", tasks, folder, self.jobs)
-        return [variance_artifact(numbers)], variance_advice(dataset)[0]
+        summaries = {key: variance_summary(curves) for key, curves in numbers.items()}
+        return [variance_artifact(summaries)], variance_advice(dataset)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +128,17 @@ class Smoothness(Options):
     def diagnose(self, dataset: ZeroShotDataset, folder: Path) -> tuple[list[Artifact], list[str]]:
         from classnorm.analysis.advice import smoothness_advice  # PyTorch
 
-        label = _label(dataset)
-        tasks = smoothness_tasks(
-            label, dataset, seeds=self.seeds, iterations=self.iterations, every=self.every, width=self.hidden
-        )
+        size: dict[str, Any] = {
+            "seeds": self.seeds,
+            "iterations": self.iterations,
+            "every": self.every,
+            "width": self.hidden,
+        }
+        tasks = smoothness_tasks(_label(dataset), dataset, **size)
         numbers = self._measure("smoothness", tasks, folder, self.jobs)
-        return [smoothness_artifact(numbers, self.every)], smoothness_advice(mean_gradient_norms(numbers)[label])
+        summaries = {key: smoothness_summary(norms, self.every) for key, norms in numbers.items()}
+        [norms] = mean_gradient_norms(summaries).values()
+        return [smoothness_artifact(summaries)], smoothness_advice(norms)
 
 
 @dataclass(frozen=True, kw_only=True)

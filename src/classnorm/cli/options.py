@@ -41,7 +41,7 @@ def optional(metavar: str, help: str | None = None) -> Any:
     return tyro.conf.arg(metavar=metavar, help=help, help_behavior_hint="")
 
 
-_DATASETS = "glyphs, glyphs-light, synthetic[:classes=…], simulated:FOLDER, a GBU folder, an .npz or folder bundle."
+_DATASETS = "glyphs[-light|-greek], synthetic[:classes=…], simulated:FOLDER, a GBU folder, an .npz or folder bundle."
 _TEMPLATE = 'Sentence with {} for the name or description: "a photo of a {}". Repeat the flag to average several.'
 
 DataArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA", help=f"Dataset: {_DATASETS}")]

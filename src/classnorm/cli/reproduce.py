@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,17 +14,18 @@ from classnorm.cli.flags import as_flags
 from classnorm.cli.options import Command, Flag, OutputOptions, check_positive, optional
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.experiments.engine import Engine
-from classnorm.files import replacing, write_text
+from classnorm.files import write_text
 from classnorm.progress import Announce
 from classnorm.report.artifacts import markdown_page, reproduction_page, verdict_table, write_artifact
 from classnorm.report.tables import rich_table
 from classnorm.reproduce.benchmarks import EMBEDDED, find_benchmarks
 from classnorm.reproduce.catalog import CATALOG
+from classnorm.reproduce.page import TITLE, Numbers, render, write_numbers
 from classnorm.reproduce.published import PAPER_BENCHMARKS
 from classnorm.reproduce.reproduction import QUICK, Effort, Reproduction
 from classnorm.results.artifact import Artifact
 
-_TITLE = "Class Normalization for (Continual)? Generalized Zero-Shot Learning: the paper, regenerated"
+_DOCS = Path("docs/reproduction.md")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,20 +36,25 @@ class Reproduce(Command):
       classnorm reproduce list
       classnorm reproduce main --quick
       classnorm reproduce additional --data-root xlsa17/data --data CUB SUN --seeds 3
+      classnorm reproduce main --data-root xlsa17/data --data CUB CUB:resnet50:sentences.npz
       classnorm reproduce all --data-root xlsa17/data --out reproduction
+      classnorm reproduce render --docs docs/reproduction.md
 
     Notes:
       Writes DIR/NAME (tables, plots, data.json) and DIR/index.html. DIR/runs keeps
       every training: tables share them, and an interrupted command continues when
-      it is run again.
+      it is run again. With --docs FILE.md, the numbers of each table and figure go
+      to FILE/NAME.json, and the page is generated from all that are there; render
+      only generates it, and includes FILE/introduction.md, which is yours.
     """
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional, optional("NAME…")] = ()
-    """Names of tables and figures, or all; list prints the names."""
+    """Names of tables and figures, or all; list prints the names, render makes --docs from its numbers."""
     data_root: Annotated[Path | None, optional("DIR")] = None
     """Folder of the GBU folders, like DIR/CUB/att_splits.mat."""
     data: Annotated[tuple[str, ...], optional("NAME…")] = ()
-    """SUN, CUB, AWA1, AWA2 (in --data-root), glyphs-light or any DATA of train (default: these five)."""
+    """SUN, CUB, AWA1, AWA2 (in --data-root; also NAME:FEATURES or NAME:FEATURES:DESCRIPTORS.npz), glyphs-light or any
+    DATA of train (default: these five)."""
     features: Annotated[str | None, optional("NAME")] = None
     """Feature file of the GBU folders (default: res101, or the only one)."""
     image_split: Annotated[Path | None, optional("FILE")] = None
@@ -63,7 +68,7 @@ class Reproduce(Command):
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("reproduction")
     """Output folder."""
     docs: Annotated[Path | None, optional("FILE.md")] = None
-    """Also write the page as Markdown, with its plots in a folder of the same name."""
+    """Also write the page as Markdown, with its numbers and plots in a folder of the same name."""
     engine: Engine
     output: OutputOptions
 
@@ -71,22 +76,28 @@ class Reproduce(Command):
         if not self.names or "list" in self.names:
             self._list()
             return
+        if "render" in self.names:
+            self._render()
+            return
         for name in self.names:
             if name not in CATALOG and name != "all":
-                raise unknown_name("table or figure", name, ["all", "list", *CATALOG])
+                raise unknown_name("table or figure", name, ["all", "list", "render", *CATALOG])
         names = list(CATALOG) if "all" in self.names else list(dict.fromkeys(self.names))
         artifacts = []
         with progress_display(self.output.quiet) as announce:
             reproduction = self._reproduction(announce)
             for name in names:
-                artifact = CATALOG[name].make(reproduction)
+                numbers = CATALOG[name].measure(reproduction)
+                artifact = CATALOG[name].present(numbers)
                 write_artifact(artifact, self.out / name)
                 artifacts.append(artifact)
+                if self.docs is not None:
+                    write_numbers(self.docs.with_suffix(""), Numbers(name, self._arguments(reproduction), numbers))
         saved = [Artifact.load(self.out / name) for name in CATALOG if (self.out / name / "artifact.json").is_file()]
-        write_text(self.out / "index.html", reproduction_page(saved, _TITLE, self._introduction()))
-        write_text(self.out / "reproduction.md", markdown_page(saved, _TITLE, self._introduction(), "{name}"))
+        write_text(self.out / "index.html", reproduction_page(saved, TITLE, self._introduction()))
+        write_text(self.out / "reproduction.md", markdown_page(saved, TITLE, self._introduction(), "{name}"))
         if self.docs is not None:
-            self._write_docs(saved, self.docs)
+            render(self.docs)
         if self.output.json:
             documents = [
                 {"name": a.name, "verdicts": [asdict(verdict) for verdict in a.verdicts], "data": a.data}
@@ -104,6 +115,26 @@ class Reproduce(Command):
             return
         for name, item in CATALOG.items():
             print(f"{name:24s}{item.kind:8s}{item.title}")
+
+    def _render(self) -> None:
+        if len(self.names) > 1:
+            raise ConfigError("render takes no other name: it makes the page from all numbers of --docs")
+        docs = self.docs or _DOCS
+        names = [artifact.name for artifact in render(docs)]
+        if self.output.json:
+            print_json({"page": str(docs), "names": names})
+        else:
+            print(f"page: {docs}, {len(names)} tables and figures")
+
+    def _arguments(self, reproduction: Reproduction) -> str:
+        """The arguments that decide the numbers, without the places of files on this machine."""
+        data = " ".join(benchmark.argument for benchmark in reproduction.benchmarks)
+        arguments = ["--data-root xlsa17/data"] if self.data_root is not None else []
+        arguments += [f"--data {data}", f"--seeds {reproduction.effort.seeds}"]
+        arguments += [f"--features {self.features}"] if self.features is not None else []
+        arguments += [f"--epochs {self.epochs}"] if self.epochs is not None else []
+        arguments += [f"--image-split {self.image_split.name}"] if self.image_split is not None else []
+        return " ".join([*arguments, *(["--quick"] if self.quick else [])])
 
     def _reproduction(self, announce: Announce) -> Reproduction:
         check_positive("seeds", self.seeds)
@@ -126,14 +157,6 @@ class Reproduce(Command):
             "The tables and figures of the paper's zero-shot part, regenerated beside the published numbers. Numbers "
             f"on different image features, which each table names, are not comparable. ({effort})"
         )
-
-    def _write_docs(self, artifacts: Sequence[Artifact], path: Path) -> None:
-        folder = path.with_suffix("")
-        for artifact in artifacts:
-            for plot in artifact.plots:
-                with replacing(folder / artifact.name / f"{plot.name}.png") as temporary:
-                    temporary.write_bytes((self.out / artifact.name / f"{plot.name}.png").read_bytes())
-        write_text(path, markdown_page(artifacts, _TITLE, self._introduction(), f"{folder.name}/{{name}}"))
 
 
 def _print(artifact: Artifact) -> None:

@@ -46,7 +46,7 @@ class ContinualConfig(StreamConfig):
     gamma: float = 5.0
     """Scale γ of normalize+scale (logits are γ²·cos)."""
     final_relu: bool = True
-    """ReLU on the prototypes: right for non-negative features, wrong for features of either sign."""
+    """ReLU on the prototypes, as in the authors' code for non-negative features; the paper's text has none."""
     init_distribution: Distribution = "uniform"
     """Draw initial weights from a uniform or a normal distribution."""
     lr: float = 1e-3

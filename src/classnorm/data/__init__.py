@@ -45,16 +45,16 @@ def load(
     """Load and check a dataset.
 
     Args:
-        source: ``glyphs`` or ``glyphs-light`` (embedded), ``synthetic`` or ``synthetic:classes=1000,…``, a folder with
-            `att_splits.mat`, ``simulated:FOLDER`` (its attributes with random features), an `.npz` bundle or a folder
-            bundle.
+        source: ``glyphs``, ``glyphs-light`` or ``glyphs-greek`` (embedded), ``synthetic`` or
+            ``synthetic:classes=1000,…``, a folder with `att_splits.mat`, ``simulated:FOLDER`` (its attributes with
+            random features), an `.npz` bundle or a folder bundle.
         features: feature file in the folder, without `.mat`.
         attributes: attribute table in the folder, ``att`` or ``original_att``.
         memory: GiB of rows of a folder bundle that may be loaded at once, for methods that need them all.
     """
     name = str(source)
-    if name in ("glyphs", "glyphs-light"):
-        return glyphs.load("light" if name == "glyphs-light" else "full")
+    if name in glyphs.NAMES:
+        return glyphs.load(glyphs.NAMES[name])
     kind, _, settings = name.partition(":")
     if kind == "synthetic":
         return synthetic(SyntheticConfig.parse(settings))
@@ -71,6 +71,6 @@ def load(
         raise DataError(f"{path}: not a dataset; use a folder with att_splits.mat, an .npz bundle or a folder bundle")
     if path.with_name(f"{path.name}.parts").is_dir():
         raise DataError(f"{path}: is not complete; run the command that writes it again")
-    near = difflib.get_close_matches(name, ("glyphs", "glyphs-light", "synthetic"), n=1, cutoff=0.7)
+    near = difflib.get_close_matches(name, (*glyphs.NAMES, "synthetic"), n=1, cutoff=0.7)
     choices = "use glyphs, glyphs-light, a folder with att_splits.mat, or an .npz bundle"
     raise DataError(f"{path}: no such dataset; {f'did you mean {near[0]}?' if near else choices}")

@@ -29,12 +29,12 @@ def find_images(source: str | Path) -> ImageTable:
     """List the images of a source, with their labels.
 
     Args:
-        source: ``glyphs`` or ``glyphs-light``; a folder with one folder per class; a folder in CUB's layout
-            (`images.txt`, `image_class_labels.txt`, `classes.txt`, and optionally `train_test_split.txt` and
+        source: ``glyphs``, ``glyphs-light`` or ``glyphs-greek``; a folder with one folder per class; a folder in CUB's
+            layout (`images.txt`, `image_class_labels.txt`, `classes.txt`, and optionally `train_test_split.txt` and
             attributes); or a `.csv` file with the columns `path` (relative to the file) and `label`.
     """
-    if str(source) in ("glyphs", "glyphs-light") and not Path(source).exists():
-        table = ImageTable.of(glyphs.load("light" if str(source) == "glyphs-light" else "full"))
+    if str(source) in glyphs.NAMES and not Path(source).exists():
+        table = ImageTable.of(glyphs.load(glyphs.NAMES[str(source)]))
         return replace(table, provenance={key: text for key, text in table.provenance.items() if key != "features"})
     path = Path(source)
     if path.is_dir():

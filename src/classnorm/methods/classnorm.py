@@ -52,6 +52,7 @@ class ClassNormModel(ProductModel):
             normalization=config.normalization,
             standardize_before_relu=config.standardize_before_relu,
             final_relu=config.final_relu,
+            output_bias=config.output_bias,
             init=config.init,
             hidden_init=config.hidden_init,
             attribute_correction=config.attribute_correction,

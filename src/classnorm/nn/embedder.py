@@ -33,9 +33,11 @@ class AttributeEmbedder(nn.Module):
         hidden: width of the hidden layers.
         attribute_normalization: normalization of the descriptors, see `AttributeNormalization`.
         normalization: layer before the last linear layer: ``class`` (equation 9), ``class-variance`` (divides by the
-            variance, as in the authors' code), ``dynamic``, or ``none``. Ignored for 1 layer.
+            variance, as in the authors' code), ``dynamic``, ``dynamic-root`` (see `DynamicNormalization`), or ``none``.
+            Ignored for 1 layer.
         standardize_before_relu: with class standardization and 3 or more layers, also before the last hidden ReLU.
-        final_relu: ReLU on the prototypes; suits non-negative (pooled) features, not signed ones.
+        final_relu: ReLU on the prototypes, as in the authors' code; the paper's text has none.
+        output_bias: bias of the last layer V; the paper's formulas have none.
         init: initialisation of the last layer, see `weight_variance`.
         hidden_init: initialisation of the other layers.
         attribute_correction: start the first layer with variance 1/(d_out·d_a) (appendix H).
@@ -62,6 +64,7 @@ class AttributeEmbedder(nn.Module):
         normalization: HiddenNormalization = "class",
         standardize_before_relu: bool = True,
         final_relu: bool = True,
+        output_bias: bool = True,
         init: Initialization = "proper",
         hidden_init: Initialization = "torch",
         attribute_correction: bool = False,
@@ -89,7 +92,7 @@ class AttributeEmbedder(nn.Module):
         if layers > 1 and normalization != "none":
             blocks.append(_hidden_normalization(normalization, hidden))
         self.body = nn.Sequential(*blocks)  # H, then S
-        self.output = nn.Linear(widths[-1], d_z)  # V
+        self.output = nn.Linear(widths[-1], d_z, bias=output_bias)  # V
         self.final_relu = final_relu
         if descriptors is not None:
             self.normalize.fit(descriptors)
@@ -120,6 +123,6 @@ class AttributeEmbedder(nn.Module):
 
 
 def _hidden_normalization(kind: HiddenNormalization, d_h: int) -> nn.Module:
-    if kind == "dynamic":
-        return DynamicNormalization()
+    if kind.startswith("dynamic"):
+        return DynamicNormalization(root=kind == "dynamic-root")
     return ClassStandardization(d_h, divide_by="variance" if kind == "class-variance" else "std")

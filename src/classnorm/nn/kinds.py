@@ -9,4 +9,4 @@ Initialization = Literal[
 ]
 Distribution = Literal["uniform", "normal"]
 AttributeNormalizationKind = Literal["unit", "unit-plain", "standardize", "none"]
-HiddenNormalization = Literal["class", "class-variance", "dynamic", "none"]
+HiddenNormalization = Literal["class", "class-variance", "dynamic", "dynamic-root", "none"]

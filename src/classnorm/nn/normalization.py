@@ -131,14 +131,18 @@ class DynamicNormalization(nn.Module):
 
     An alternative to class normalization, with ``xavier_fan_out`` for the next layer. Evaluation uses the running mean,
     which starts from the first batch.
+
+    The formula is printed so in the paper, but then :math:`\mathbb{E}\|DN(h)\|_2^2 = 1 / \mathbb{E}\|h\|_2^2`, not 1:
+    the variance that it is meant to preserve needs the root of the mean, which ``root`` takes.
     """
 
     running_norm: Tensor
 
-    def __init__(self, momentum: float = 0.1, eps: float = 1e-5) -> None:
+    def __init__(self, momentum: float = 0.1, eps: float = 1e-5, root: bool = False) -> None:
         super().__init__()
         self.momentum = momentum
         self.eps = eps
+        self.root = root
         self.register_buffer("running_norm", torch.zeros(()))
 
     def reset_running_statistics(self) -> None:
@@ -147,11 +151,14 @@ class DynamicNormalization(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """[n_classes, d_h] → [n_classes, d_h]."""
         if not self.training:
-            return hidden / (self.running_norm + self.eps)
+            return hidden / self._divisor(self.running_norm)
         hidden = hidden.to(self.running_norm.dtype)  # as in `ClassStandardization`
         norm = hidden.square().sum(dim=-1).mean()
         with torch.no_grad():
             # The mean squared norm is never 0 after a step, so 0 means no batch yet.
             newest = torch.lerp(self.running_norm, norm, self.momentum)
             self.running_norm.copy_(torch.where(self.running_norm == 0, norm, newest))
-        return hidden / (norm + self.eps)
+        return hidden / self._divisor(norm)
+
+    def _divisor(self, norm: Tensor) -> Tensor:
+        return (norm + self.eps).sqrt() if self.root else norm + self.eps

@@ -14,7 +14,15 @@ from classnorm.report.tables import csv_table, html_table, latex_table, markdown
 from classnorm.results.artifact import Artifact, Cell, Table
 from classnorm.results.verdicts import RULE, Verdict
 
-__all__ = ["artifact_sections", "markdown_page", "reproduction_page", "verdict_table", "write_artifact", "write_files"]
+__all__ = [
+    "artifact_sections",
+    "markdown_page",
+    "reproduction_page",
+    "tally_table",
+    "verdict_table",
+    "write_artifact",
+    "write_files",
+]
 
 _LOOK = {"holds": ("✓", "holds"), "holds weakly": ("~", "weak"), "does not hold": ("✗", "fails")}
 _CLASSES = {f"{mark} {judgement}": css for judgement, (mark, css) in _LOOK.items()} | {"not measured": "weak"}
@@ -45,8 +53,23 @@ def write_artifact(artifact: Artifact, folder: Path) -> list[Path]:
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:
-    rows = [[v.claim, v.dataset, v.measured, v.verdict] for v in verdicts]
-    return Table.of("Claims", ["claim", "data (features)", "measured here", "verdict"], rows)
+    header, rows = ["claim", "data (features)"], [[v.claim, v.dataset, v.measured, v.verdict] for v in verdicts]
+    if any(v.scoring for v in verdicts):
+        header.append("scored")
+        rows = [[*row[:2], v.scoring, *row[2:]] for v, row in zip(verdicts, rows, strict=True)]
+    return Table.of("Claims", [*header, "measured here", "verdict"], rows)
+
+
+def tally_table(verdicts: Sequence[Verdict]) -> Table:
+    """In how many cases each claim holds; a case is a dataset with its features and descriptors."""
+    groups: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault((verdict.claim, verdict.scoring), []).append(verdict)
+    rows = [
+        [claim, scoring or "–", *(str(sum(v.verdict == judgement for v in group) or "–") for judgement in _LOOK)]
+        for (claim, scoring), group in groups.items()
+    ]
+    return Table.of("Claims", ["claim", "scored", *_LOOK], rows)
 
 
 def reproduction_page(artifacts: Sequence[Artifact], title: str, introduction: str) -> str:
@@ -96,12 +119,14 @@ def markdown_page(artifacts: Sequence[Artifact], title: str, introduction: str, 
     parts = [f"# {title}\n", f"{introduction}\n"]
     verdicts = [verdict for artifact in artifacts for verdict in artifact.verdicts]
     if verdicts:
-        parts += ["## All claims\n", f"{RULE}\n", markdown_table(verdict_table(verdicts))]
+        parts += ["## All claims\n", f"{RULE}\n", markdown_table(tally_table(verdicts))]
     for artifact in artifacts:
         parts += [f"## {artifact.title} (`{artifact.name}`)\n", f"**The paper:** {artifact.text}\n"]
         for table in artifact.tables:
             parts += [f"{table.title}\n", markdown_table(table)]
         folder = pictures.format(name=artifact.name)
         parts += [f"![{plot.title}]({folder}/{plot.name}.png)\n" for plot in artifact.plots]
+        if artifact.verdicts:
+            parts += ["Do the claims hold here?\n", markdown_table(verdict_table(artifact.verdicts))]
         parts += ["".join(f"- {note}\n" for note in artifact.notes)]
-    return "\n".join(parts)
+    return "\n".join(parts).rstrip("\n") + "\n"

@@ -9,14 +9,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from classnorm.data import ZeroShotDataset, load
+from classnorm.data.descriptions import match_names
+from classnorm.data.table_files import read_descriptors
 from classnorm.errors import ConfigError, DataError
+from classnorm.metrics import Calibration
+from classnorm.reproduce.measured import Setting
 from classnorm.reproduce.published import PAPER_BENCHMARKS
 
 __all__ = ["EMBEDDED", "Benchmark", "find_benchmarks"]
 
 EMBEDDED = "glyphs-light"
 _SPLITS = "att_splits.mat"
+_RELEASED_SCALES = {"SUN": 0.95, "AWA1": 0.95, "AWA2": 0.95}
 _LIGHT: dict[str, Any] = {"hidden": 512, "epochs": 25}
 """Settings of `make run`, for the embedded dataset."""
 
@@ -29,6 +36,8 @@ class Benchmark:
     source: str | Path
     features: str = ""
     """Feature file of a GBU folder; empty for other sources."""
+    descriptors: Path | None = None
+    """File of class descriptors that replace the attributes, joined by class name."""
     missing: str = ""
     """How to get the dataset; empty if it is available."""
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -37,12 +46,31 @@ class Benchmark:
 
     @cached_property
     def dataset(self) -> ZeroShotDataset:
-        return self.loaded or load(self.source, features=self.features)
+        dataset = self.loaded or load(self.source, features=self.features)
+        return dataset if self.descriptors is None else _described(dataset, self.descriptors)
 
     @property
     def label(self) -> str:
-        """Name and features, since scores on different features are not comparable."""
-        return f"{self.name} ({self.features or self.dataset.provenance.get('features', 'own features')})"
+        """Dataset, features and descriptors other than attributes, since scores on different ones do not compare."""
+        features = self.features or self.dataset.provenance.get("features", "own features")
+        return f"{self.name.partition(':')[0]} ({features}{(self.descriptors and f', {self.descriptors.stem}') or ''})"
+
+    @property
+    def argument(self) -> str:
+        """The name by which it was asked for, without the folder of a descriptor file."""
+        return self.name if self.descriptors is None else f"{self.name.rpartition(':')[0]}:{self.descriptors.name}"
+
+    @property
+    def setting(self) -> Setting:
+        if self.missing:
+            return Setting(self.name, self.name, missing=f"{self.name}: not measured, its features are missing.")
+        dataset = self.name.partition(":")[0]
+        return Setting(self.name, self.label, dataset if dataset in PAPER_BENCHMARKS and not self.descriptors else "")
+
+    @property
+    def released(self) -> Calibration:
+        """The scale of the seen scores in the authors' code; no change for data that they did not use."""
+        return Calibration("scale", _RELEASED_SCALES.get(self.dataset.benchmark or "", 1.0))
 
     @property
     def folder(self) -> Path | None:
@@ -51,11 +79,17 @@ class Benchmark:
 
 
 def find_benchmarks(names: Sequence[str], data_root: Path | None, features: str | None) -> list[Benchmark]:
-    """Find a benchmark for each name: a dataset of the paper in `data_root`, or any source that `data.load` accepts."""
+    """Find a benchmark for each name: a dataset of the paper in `data_root`, or any source that `data.load` accepts.
+
+    The name of a dataset of the paper may be followed by a feature file and a file of descriptors: ``CUB:resnet50`` or
+    ``CUB:resnet50:cub_sentences.npz``.
+    """
     if data_root is not None and not data_root.is_dir():
         raise DataError(f"{data_root}: no such folder; `data_root` holds CUB/att_splits.mat, SUN/att_splits.mat, …")
     benchmarks = [
-        _paper_benchmark(name, data_root, features) if name in PAPER_BENCHMARKS else _other(name, features)
+        _paper_benchmark(name, data_root, features)
+        if name.partition(":")[0] in PAPER_BENCHMARKS
+        else _other(name, features)
         for name in dict.fromkeys(names)
     ]
     repeated = [name for name, count in Counter(benchmark.name for benchmark in benchmarks).items() if count > 1]
@@ -80,12 +114,24 @@ def _feature_file(folder: Path, features: str | None) -> str:
 
 
 def _paper_benchmark(name: str, data_root: Path | None, features: str | None) -> Benchmark:
+    dataset, own_features, file = (*name.split(":", 2), "", "")[:3]
+    descriptors = Path(file) if file else None
+    name = ":".join(filter(None, (dataset, own_features, descriptors.stem if descriptors else "")))
+    features = own_features or features
     if data_root is None:
         files = f"{{att_splits,{features or 'res101'}}}.mat"
-        return Benchmark(name, name, missing=f"{name}: give `data_root=DIR` with DIR/{name}/{files}")
-    folder = data_root / name
+        return Benchmark(name, name, missing=f"{name}: give `data_root=DIR` with DIR/{dataset}/{files}")
+    folder = data_root / dataset
     features = _feature_file(folder, features)
     files = " and ".join(file for file in (_SPLITS, f"{features}.mat") if not (folder / file).is_file())
     if not files:
-        return Benchmark(name, folder, features)
+        return Benchmark(name, folder, features, descriptors)
     return Benchmark(name, folder, missing=f"{name}: put {files} (features and labels in GBU's layout) into {folder}")
+
+
+def _described(dataset: ZeroShotDataset, path: Path) -> ZeroShotDataset:
+    """The dataset with the descriptors of a file instead of its own."""
+    table = read_descriptors(path)
+    order = match_names(dataset.class_names, dataset.name, list(table), str(path))
+    rows = np.stack(list(table.values()))[order].astype(np.float32)
+    return replace(dataset, descriptors=rows, provenance={**dataset.provenance, "attributes": path.stem})

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from classnorm.reproduce.benchmarks import Benchmark
-from classnorm.reproduce.reproduction import Measurements, SeedRuns
+from classnorm.reproduce.measured import SCORINGS, Measured, Scoring, SeedRuns, Setting
 from classnorm.reproduce.variants import Variant
-from classnorm.results.numbers import number_text, signed
-from classnorm.results.verdicts import Verdict, judge_difference
+from classnorm.results.numbers import json_number, number_text
+from classnorm.results.verdicts import PairedDifference, Verdict, judge_difference
 
 __all__ = ["Claim", "harmonic_verdict"]
 
@@ -21,20 +20,31 @@ class Claim:
     better: Variant
     worse: Variant
     margin: float = 1.0
-    """Difference in H at which the claim holds."""
+    """PairedDifference in H at which the claim holds."""
 
-    def verdict(self, benchmark: Benchmark, runs: Measurements) -> Verdict:
-        better, worse = (runs[variant.label, benchmark.name] for variant in (self.better, self.worse))
-        return harmonic_verdict(self.text, benchmark, better, worse, self.margin)
+    def verdicts(self, measured: Measured) -> list[Verdict]:
+        """One for each setting and each scoring."""
+        return [
+            harmonic_verdict(self.text, setting, better, worse, self.margin, scoring)
+            for setting in measured.available
+            for better, worse in [[measured.runs[v.label, setting.name] for v in (self.better, self.worse)]]
+            for scoring in SCORINGS
+        ]
 
 
-def harmonic_verdict(text: str, benchmark: Benchmark, better: SeedRuns, worse: SeedRuns, margin: float) -> Verdict:
-    """The verdict on a claim that one model has a higher H than another."""
-    high, low = better.mean("harmonic"), worse.mean("harmonic")
-    difference = f"{signed(high - low)} over {len(better.results)} seeds"
+def harmonic_verdict(
+    text: str, setting: Setting, better: SeedRuns, worse: SeedRuns, margin: float, scoring: Scoring
+) -> Verdict:
+    """The verdict on a claim that one model has a higher H than another, over the seeds that both have."""
+    n = min(better.n, worse.n)
+    high, low = (runs.values("harmonic", scoring)[:n] for runs in (better, worse))
+    means = f"H {number_text(sum(high) / n)} against {number_text(sum(low) / n)}"
+    difference = PairedDifference.of(high, low)
     return Verdict(
         f"{text} (by {margin:g} H)",
-        benchmark.label,
-        f"H {number_text(high)} against {number_text(low)}: {difference}",
-        judge_difference(better.values("harmonic"), worse.values("harmonic"), margin),
+        setting.label,
+        f"{means}: {difference.text()}",
+        judge_difference(high, low, margin),
+        SCORINGS[scoring],
+        json_number(difference.mean),
     )

@@ -1,27 +1,41 @@
-"""The paper's continual table and curves, with tuned and with published settings."""
+"""The paper's continual table and curves, with settings chosen from its grid, from a wider one, and fixed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from classnorm.continual import TaskStream, configure, read_image_split
 from classnorm.data import ZeroShotDataset
 from classnorm.experiments.streams import ContinualExperiment
-from classnorm.experiments.validation_sequence import VALIDATION_TASKS, Chosen, Selection, validated
+from classnorm.experiments.validation_sequence import (
+    VALIDATION_TASKS,
+    Chosen,
+    Selection,
+    default_grid,
+    paper_grid,
+    validated,
+)
 from classnorm.report.stream_results import task_curve
 from classnorm.report.summary import STREAM_SCORES, score_digits
 from classnorm.reproduce.benchmarks import Benchmark
+from classnorm.reproduce.measured import SeedRuns, Setting
 from classnorm.reproduce.published import published_table
-from classnorm.reproduce.reproduction import Reproduction, SeedRuns
-from classnorm.results.artifact import Artifact, Plot, Table
-from classnorm.results.numbers import mean_text, number_text, signed
-from classnorm.results.verdicts import Verdict, judge_difference
+from classnorm.reproduce.reproduction import Reproduction
+from classnorm.results.artifact import Artifact, Plot, Series, Table
+from classnorm.results.numbers import json_number, number_text, signed
+from classnorm.results.run_folder import Result
+from classnorm.results.verdicts import PairedDifference, Verdict, judge_difference
 
-__all__ = ["ARMS", "Arm", "czsl_curves", "czsl_table"]
+__all__ = ["ARMS", "PROTOCOLS", "Arm", "czsl_curves", "czsl_table", "measure_czsl_curves", "measure_czsl_table"]
 
-Protocol = Literal["tuned", "published"]
+Protocol = Literal["paper", "wider", "fixed"]
+PROTOCOLS: dict[Protocol, str] = {
+    "paper": "the paper's grid",
+    "wider": "our wider grid",
+    "fixed": "learning rate 1e-3, nothing chosen",
+}
 _LIFT = 0.3  # the paper: CN lifts mH by 30 to 50 %
 
 
@@ -34,6 +48,7 @@ class Arm:
     class_norm: bool | None
     """None if it does not apply."""
     published: str = ""
+    """Label in the paper; empty if the paper does not have it, which then shows it with the wider grid only."""
 
     @property
     def model(self) -> str:
@@ -58,11 +73,46 @@ ARMS = (
 """The paper's five methods, two more baselines, and our analytic strategy."""
 
 _SELECTION_STRATEGY = "sequential"  # the strategy on which selection scores are compared
+_CONCLUSION = (
+    "Class normalization improves every continual method, mH by 30 to 50 %, and reduces forgetting (except where there "
+    "is little to forget)."
+)
+_NOTES = (
+    "Frozen features; 2-layer embedder with 256 units, γ = 5, SGD, batches of 32. The first 3 tasks serve model "
+    "selection only, by mAUC, for each arm and seed; a fresh model learns the remaining tasks, in the label space of "
+    "their classes, and only these are reported. Accuracies are averaged over classes. In parentheses: the change due "
+    "to CN, relative to the arm without it. “mH with bias” subtracts from the seen scores the bias with the best mH on "
+    "the validation sequence; the analytic strategy always does.",
+    "The paper's grid: uniform or normal initial weights, gradients clipped at 10 or 100, learning rate 1e-3 or 5e-3, "
+    "momentum 0.9 or 0.95, and the penalties of EWC and MAS, of which the paper lists none, so ours. The wider grid: "
+    "learning rates from 1e-4 to 1, then √10 to either side of the best, and the penalties.",
+    "EWC and MAS estimate the importance of a weight from gradients that are averaged over 8 rows each, not row by "
+    "row. With an encoder, its BatchNorm layers are frozen; there is none here.",
+)
 
-Runs = dict[tuple[str, Protocol], SeedRuns]
-"""(arm, protocol) → its runs."""
-Choices = dict[str, list[Chosen]]
-"""Arm → the choice of each seed's validation sequence."""
+
+def _arms(protocol: Protocol) -> list[Arm]:
+    return [arm for arm in ARMS if arm.published or protocol == "wider"]
+
+
+@dataclass(frozen=True)
+class _Streams:
+    """The runs of an arm, one per seed, and the choices of their validation sequences, if any."""
+
+    results: list[Result]
+    chosen: list[Chosen]
+
+    def numbers(self) -> dict[str, list[float | None]]:
+        numbers = {name: [r.document["scores"][name] for r in self.results] for name in STREAM_SCORES}
+        if self.chosen:
+            numbers["mH with bias"] = [_biased(r, c) for r, c in zip(self.results, self.chosen, strict=True)]
+        return numbers
+
+
+def _biased(result: Result, choice: Chosen) -> float | None:
+    """mH with the bias of the seen scores that is best on the validation sequence."""
+    curve = result.document["bias_curve"]
+    return json_number(curve["harmonic"][curve["value"].index(choice.best_bias)])
 
 
 def _stream_data(reproduction: Reproduction, benchmark: Benchmark) -> ZeroShotDataset:
@@ -84,50 +134,70 @@ def _experiments(reproduction: Reproduction, dataset: ZeroShotDataset, arm: Arm)
     return experiments
 
 
-def _run(reproduction: Reproduction, benchmark: Benchmark) -> tuple[Runs, Choices]:
-    """Run every arm under both protocols, on the tasks after the validation sequence."""
-    dataset = _stream_data(reproduction, benchmark)
-    experiments = {arm.label: _experiments(reproduction, dataset, arm) for arm in ARMS}
-    progress = reproduction.announce(f"{benchmark.name}: validation sequences")
-    flat = [experiment for group in experiments.values() for experiment in group]
-    tuned = iter(validated(flat, reproduction.runs, reproduction.engine, progress=progress))
-    choices = {label: [next(tuned) for _ in group] for label, group in experiments.items()}
-    groups: dict[tuple[str, Protocol], list[ContinualExperiment]] = {}
-    for label, group in experiments.items():
-        groups[label, "published"] = group
-        groups[label, "tuned"] = [choice.experiment for choice in choices[label]]
-    return reproduction.run(f"{benchmark.name}: streams", groups), choices
+def _run(
+    reproduction: Reproduction, benchmark: Benchmark, arm: Arm, protocol: Protocol, score: Selection = "mAUC"
+) -> _Streams:
+    """Run an arm on the tasks after the validation sequence, which chooses its settings unless they are fixed."""
+    experiments = _experiments(reproduction, _stream_data(reproduction, benchmark), arm)
+    stage = f"{benchmark.name}, {arm.label}: {PROTOCOLS[protocol]}"
+    chosen: list[Chosen] = []
+    if protocol != "fixed":
+        grid = paper_grid(arm.strategy) if protocol == "paper" else default_grid(arm.strategy)
+        progress = reproduction.announce(stage)
+        chosen = validated(
+            experiments, reproduction.runs, reproduction.engine, score=score, grid=grid, progress=progress
+        )
+        experiments = [choice.experiment for choice in chosen]
+    results = reproduction.run(stage, {arm.label: experiments})[arm.label]
+    return _Streams([result for result in results if result is not None], chosen)
 
 
-_CONCLUSION = (
-    "Class normalization improves every continual method, mH by 30 to 50 %, and reduces forgetting (except where there "
-    "is little to forget)."
-)
-_PROTOCOLS: dict[Protocol, str] = {
-    "tuned": "settings chosen by each arm's validation sequence (the first 3 tasks, by mAUC)",
-    "published": "the published learning rate of 1e-3, no selection",
-}
-_NOTE = (
-    "Frozen features; 2-layer embedder with 256 units, γ = 5, SGD, batches of 32. The first 3 tasks serve model "
-    "selection only; a fresh model learns the remaining tasks, in the label space of their classes, and only these "
-    "are reported. Accuracies are averaged over classes. In parentheses: the change due to CN, relative to the arm "
-    "without it. “mH with bias” subtracts from the seen scores the bias with the best mH on the validation sequence; "
-    "the analytic strategy always does."
-)
-
-
-def czsl_table(reproduction: Reproduction) -> Artifact:
-    tables, verdicts, notes, data = [], [], [_NOTE], {}
+def measure_czsl_table(reproduction: Reproduction) -> dict[str, Any]:
+    runs, selection, splits = [], [], {}
     for benchmark in reproduction.available:
-        runs, choices = _run(reproduction, benchmark)
-        for protocol in _PROTOCOLS:
-            tables.append(_table(benchmark, protocol, runs, choices))
-            verdicts += _verdicts(benchmark, protocol, runs)
-        tables.append(_selection_table(reproduction, benchmark))
-        notes += _edge_notes(benchmark, choices)
-        data[benchmark.label] = {
-            " | ".join(key): [result.document["scores"] for result in group.finished] for key, group in runs.items()
-        }
+        for protocol in PROTOCOLS:
+            for arm in _arms(protocol):
+                streams = _run(reproduction, benchmark, arm, protocol)
+                where = {"setting": benchmark.name, "protocol": protocol, "arm": arm.label}
+                runs.append(where | _document(streams))
+                splits[benchmark.name] = streams.results[0].document["stream"]["image_split"]
+        for arm in (arm for arm in ARMS if arm.strategy == _SELECTION_STRATEGY):
+            for score in get_args(Selection):
+                streams = _run(reproduction, benchmark, arm, "wider", score)
+                where = {"setting": benchmark.name, "score": score, "arm": arm.label}
+                selection.append(where | _document(streams))
+    settings = [asdict(benchmark.setting) for benchmark in reproduction.benchmarks]
+    return {"settings": settings, "splits": splits, "runs": runs, "selection": selection}
+
+
+def _document(streams: _Streams) -> dict[str, Any]:
+    edges = [
+        f"{', '.join(f'{name} {choice.settings[name]:g}' for name in choice.edges)}, seed {seed}"
+        for seed, choice in enumerate(streams.chosen)
+        if choice.edges
+    ]
+    return {"numbers": streams.numbers(), "chosen": [str(choice) for choice in streams.chosen], "edges": edges}
+
+
+Runs = dict[str, SeedRuns]
+"""Arm → its runs."""
+
+
+def _runs(numbers: Mapping[str, Any], setting: Setting, protocol: Protocol) -> dict[str, Mapping[str, Any]]:
+    """Arm → document."""
+    return {d["arm"]: d for d in numbers["runs"] if (d["setting"], d["protocol"]) == (setting.name, protocol)}
+
+
+def czsl_table(numbers: Mapping[str, Any]) -> Artifact:
+    settings = [Setting(**setting) for setting in numbers["settings"]]
+    tables, verdicts, notes = [], [], list(_NOTES)
+    for setting in (setting for setting in settings if not setting.missing):
+        for protocol in PROTOCOLS:
+            documents = _runs(numbers, setting, protocol)
+            tables.append(_table(setting, protocol, documents, numbers["splits"][setting.name]))
+            verdicts += _verdicts(setting, protocol, documents)
+            notes += _edge_notes(setting, protocol, documents)
+        tables.append(_selection_table(setting, numbers["selection"]))
     tables.append(published_table("czsl-table", "The paper's figures (ResNet-18, trained jointly)"))
     return Artifact(
         "czsl-table",
@@ -135,52 +205,40 @@ def czsl_table(reproduction: Reproduction) -> Artifact:
         _CONCLUSION,
         tables=tables,
         verdicts=verdicts,
-        notes=[*notes, *reproduction.missing],
-        data=data,
+        notes=[*notes, *(setting.missing for setting in settings if setting.missing)],
+        data=dict(numbers),
     )
 
 
-def _table(benchmark: Benchmark, protocol: Protocol, runs: Runs, choices: Choices) -> Table:
-    header, body = ["method", *STREAM_SCORES], []
-    for arm in ARMS:
-        group = runs[arm.label, protocol]
+def _table(setting: Setting, protocol: Protocol, documents: Mapping[str, Mapping[str, Any]], split: str) -> Table:
+    groups, body = {label: SeedRuns(document["numbers"]) for label, document in documents.items()}, []
+    for label, group in groups.items():
         cells = _cells(group)
-        if arm.class_norm:
-            plain = runs[arm.model, protocol]
+        plain = groups.get(label.removesuffix(" + CN"), group)
+        if plain is not group:
             cells = [cell + _change(group, plain, score) for cell, score in zip(cells, STREAM_SCORES, strict=True)]
-        if protocol == "tuned":
-            cells += [_biased(group, choices[arm.label]), "; ".join(map(str, choices[arm.label]))]
-        body.append([arm.label, *cells])
-    if protocol == "tuned":
-        header += ["mH with bias", "chosen for each seed"]
-    split = runs[ARMS[0].label, protocol].finished[0].document["stream"]["image_split"]
-    return Table.of(f"{benchmark.label}, {split} image split: {_PROTOCOLS[protocol]}", header, body)
+        if protocol != "fixed":
+            cells += [group.cell("mH with bias"), "; ".join(documents[label]["chosen"])]
+        body.append([label, *cells])
+    header = ["method", *STREAM_SCORES, *(["mH with bias", "chosen for each seed"] * (protocol != "fixed"))]
+    return Table.of(f"{setting.label}, {split} image split: {PROTOCOLS[protocol]}", header, body)
 
 
-def _selection_table(reproduction: Reproduction, benchmark: Benchmark) -> Table:
+def _selection_table(setting: Setting, selection: Sequence[Mapping[str, Any]]) -> Table:
     """Choices by each selection score from the same trials, and their scores on the remaining tasks."""
-    dataset, body = _stream_data(reproduction, benchmark), []
-    for arm in (arm for arm in ARMS if arm.strategy == _SELECTION_STRATEGY):
-        experiments = _experiments(reproduction, dataset, arm)
-        for score in get_args(Selection):
-            stage = f"{benchmark.name}: {arm.label} by {score}"
-            progress = reproduction.announce(stage)
-            chosen = validated(experiments, reproduction.runs, reproduction.engine, score=score, progress=progress)
-            [runs] = reproduction.run(stage, {score: [choice.experiment for choice in chosen]}).values()
-            body.append([arm.label, score, *_cells(runs), "; ".join(map(str, chosen))])
-    title = f"{benchmark.label}: selection score of the validation sequence"
+    body = [
+        [d["arm"], d["score"], *_cells(SeedRuns(d["numbers"])), "; ".join(d["chosen"])]
+        for d in selection
+        if d["setting"] == setting.name
+    ]
+    title = f"{setting.label}: selection score of the validation sequence, {PROTOCOLS['wider']}"
     return Table.of(title, ["method", "chosen by", *STREAM_SCORES, "chosen for each seed"], body)
 
 
-def _edge_notes(benchmark: Benchmark, choices: Choices) -> list[str]:
+def _edge_notes(setting: Setting, protocol: Protocol, documents: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Choices at an edge of the grid: a wider grid may contain a better one."""
-    edges = [
-        f"{label} ({', '.join(f'{name} {choice.settings[name]:g}' for name in choice.edges)}, seed {seed})"
-        for label, group in choices.items()
-        for seed, choice in enumerate(group)
-        if choice.edges
-    ]
-    return [f"{benchmark.label}: chosen at an edge of the grid: {', '.join(edges)}."] if edges else []
+    edges = [f"{label} ({edge})" for label, document in documents.items() for edge in document["edges"]]
+    return [f"{setting.label}: at an edge of {PROTOCOLS[protocol]}: {', '.join(edges)}."] if edges else []
 
 
 def _cells(runs: SeedRuns) -> list[str]:
@@ -193,33 +251,33 @@ def _change(runs: SeedRuns, plain: SeedRuns, score: str) -> str:
     return f" ({signed(100 * (runs.mean(score) - base) / abs(base), 0)} %)" if abs(base) > 0.005 else ""
 
 
-def _biased(runs: SeedRuns, chosen: Sequence[Chosen]) -> str:
-    """mH with the bias of the seen scores that is best on the validation sequence."""
-    curves = [result.document["bias_curve"] for result in runs.finished]
-    pairs = zip(curves, chosen, strict=True)
-    return mean_text([curve["harmonic"][curve["value"].index(choice.best_bias)] for curve, choice in pairs])
-
-
-def _verdicts(benchmark: Benchmark, protocol: Protocol, runs: Runs) -> list[Verdict]:
+def _verdicts(setting: Setting, protocol: Protocol, documents: Mapping[str, Mapping[str, Any]]) -> list[Verdict]:
     verdicts = []
     for arm in (arm for arm in ARMS if arm.class_norm and arm.published):
-        cn, plain = runs[arm.label, protocol], runs[arm.model, protocol]
+        if arm.label not in documents:
+            continue
+        cn, plain = (SeedRuns(documents[label]["numbers"]) for label in (arm.label, arm.model))
         before, after = plain.mean("mH"), cn.mean("mH")
+        lift = PairedDifference.of(cn.values("mH"), plain.values("mH"))
         verdicts.append(
             Verdict(
-                f"{protocol}: CN lifts {arm.model}'s mH (by {100 * _LIFT:.0f} %)",
-                benchmark.label,
-                f"{number_text(before)} → {number_text(after)}{_change(cn, plain, 'mH')}",
+                f"CN lifts {arm.model}'s mH (by {100 * _LIFT:.0f} %)",
+                setting.label,
+                f"{number_text(before)} → {number_text(after)}{_change(cn, plain, 'mH')}: {lift.text()}",
                 judge_difference(cn.values("mH"), plain.values("mH"), _LIFT * before),
+                PROTOCOLS[protocol],
+                json_number(lift.mean),
             )
         )
         before, after = plain.mean("forgetting"), cn.mean("forgetting")
+        drop = PairedDifference.of(plain.values("forgetting"), cn.values("forgetting"))
         verdicts.append(
             Verdict(
-                f"{protocol}: CN lowers {arm.model}'s forgetting",
-                benchmark.label,
-                f"{number_text(before, 2)} → {number_text(after, 2)}",
+                f"CN lowers {arm.model}'s forgetting",
+                setting.label,
+                f"{number_text(before, 2)} → {number_text(after, 2)}: lower by {drop.text(2)}",
                 judge_difference(plain.values("forgetting"), cn.values("forgetting"), 0.0),
+                PROTOCOLS[protocol],
             )
         )
     return verdicts
@@ -235,25 +293,49 @@ _CURVES = {
 }
 
 
-def czsl_curves(reproduction: Reproduction) -> Artifact:
-    plots = []
-    for number, benchmark in enumerate(reproduction.available):
-        runs, _ = _run(reproduction, benchmark)
-        for score, label in _CURVES.items():
-            series = [
-                task_curve(arm.label, arm.model, runs[arm.label, "tuned"].finished, score, _variant(arm))
-                for arm in ARMS
-            ]
-            title = f"{benchmark.label}: {label} after each task"
-            plots.append(Plot(f"czsl-{score}-{number}", "lines", title, "task", label, series))
+def measure_czsl_curves(reproduction: Reproduction) -> dict[str, Any]:
+    curves = []
+    for benchmark in reproduction.available:
+        for arm in ARMS:
+            results = _run(reproduction, benchmark, arm, "wider").results
+            for score in _CURVES:
+                curve = task_curve(arm.label, arm.model, results, score)
+                where = {"setting": benchmark.name, "arm": arm.label, "score": score}
+                curves.append(where | {"x": curve.x, "y": [json_number(y) for y in curve.y]})
+    return {"settings": [asdict(benchmark.setting) for benchmark in reproduction.benchmarks], "curves": curves}
+
+
+def czsl_curves(numbers: Mapping[str, Any]) -> Artifact:
+    settings = [Setting(**setting) for setting in numbers["settings"]]
+    plots = [
+        Plot(
+            f"czsl-{score}-{number}",
+            "lines",
+            f"{setting.label}: {label} after each task",
+            "task",
+            label,
+            list(_series(numbers["curves"], setting, score)),
+        )
+        for number, setting in enumerate(setting for setting in settings if not setting.missing)
+        for score, label in _CURVES.items()
+    ]
     return Artifact(
         "czsl-curves",
         "Continual zero-shot learning, task by task",
         "Class normalization improves the curves of all methods, at some steps beyond the plain multi-task model.",
         plots=plots,
-        notes=[_NOTE, *reproduction.missing],
+        notes=[
+            f"Settings chosen from {PROTOCOLS['wider']}; mean over seeds.",
+            *_NOTES,
+            *(setting.missing for setting in settings if setting.missing),
+        ],
+        data=dict(numbers),
     )
 
 
-def _variant(arm: Arm) -> str:
-    return "+ CN" if arm.class_norm else "plain"
+def _series(curves: Sequence[Mapping[str, Any]], setting: Setting, score: str) -> Iterator[Series]:
+    for curve in curves:
+        if (curve["setting"], curve["score"]) == (setting.name, score):
+            arm = curve["arm"]
+            variant = "+ CN" if arm.endswith(" + CN") else "plain"
+            yield Series(arm, arm.removesuffix(" + CN"), curve["x"], curve["y"], variant=variant)

@@ -2,83 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from classnorm.report.summary import SCORES
-from classnorm.reproduce.benchmarks import Benchmark
-from classnorm.reproduce.published import FEATURES, PAPER_BENCHMARKS, published, published_table
-from classnorm.reproduce.reproduction import Measurements, Reproduction, measure
+from classnorm.reproduce.measured import SCORINGS, Measured, Scoring, Setting
+from classnorm.reproduce.published import FEATURES, published, published_table
+from classnorm.reproduce.reproduction import Reproduction, measure
 from classnorm.reproduce.table_specs import TABLES, TableSpec
 from classnorm.reproduce.variants import Variant
 from classnorm.results.artifact import Artifact, Cell, Table, ranks
-from classnorm.results.numbers import json_number
 
-__all__ = ["contradictions", "table_artifact"]
+__all__ = ["contradictions", "measure_table", "table_artifact"]
 
-_PAPER_COLUMN = "paper (ResNet-101)"
+_VALIDATION = "validation harmonic"
 
 
-def table_artifact(spec: TableSpec, reproduction: Reproduction) -> Artifact:
-    """Run the variants of a table, and set the published figures beside them."""
+def measure_table(spec: TableSpec, reproduction: Reproduction) -> dict[str, Any]:
+    """Run the variants of a table and return their numbers."""
     claimed = (variant for claim in spec.claims for variant in (claim.better, claim.worse))
-    runs = measure(reproduction, spec.name, [*spec.variants, *claimed])
-    details = [_detail(spec, benchmark, runs) for benchmark in reproduction.available]
-    paper = published_table(spec.name, f"The paper's figures ({FEATURES})")
+    return measure(reproduction, spec.name, [*spec.variants, *claimed]).as_dict()
+
+
+def table_artifact(spec: TableSpec, data: Mapping[str, Any]) -> Artifact:
+    """The table from its numbers, with the published figures beside them."""
+    measured = Measured.of(data)
+    tables = [_overview(spec, measured, scoring) for scoring in SCORINGS]
+    tables += [_detail(spec, setting, measured) for setting in measured.available]
+    if spec.of_the_paper:
+        tables.append(published_table(spec.name, f"The paper's figures ({FEATURES})"))
+    notes = [*spec.notes, *measured.missing]
     return Artifact(
         spec.name,
         spec.title,
         spec.conclusion,
-        tables=[_overview(spec, reproduction.benchmarks, runs), *details, paper],
-        verdicts=[claim.verdict(b, runs) for claim in spec.claims for b in reproduction.available],
-        notes=reproduction.missing + contradictions(spec),
-        data={"measured": _data(runs, reproduction.available)},
+        tables=tables,
+        verdicts=[verdict for claim in spec.claims for verdict in claim.verdicts(measured)],
+        notes=notes + contradictions(spec) if spec.of_the_paper else notes,
+        data=dict(data),
     )
 
 
-def _overview(spec: TableSpec, benchmarks: Sequence[Benchmark], runs: Measurements) -> Table:
-    """H on every benchmark, beside the paper's; a dash for a missing benchmark."""
+def _overview(spec: TableSpec, measured: Measured, scoring: Scoring) -> Table:
+    """H in every setting, and the paper's on other features; a dash for a missing benchmark."""
     header, columns = ["measured here"], [[Cell(variant.label) for variant in spec.variants]]
-    for benchmark in benchmarks:
-        if benchmark.missing:
-            header.append(benchmark.name)
-            columns.append([Cell("–")] * len(spec.variants))
-            continue
-        header.append(benchmark.label)
-        columns.append(_harmonic_cells(spec, benchmark, runs))
-        if benchmark.name in PAPER_BENCHMARKS:
-            header.append(_PAPER_COLUMN)
+    for setting in measured.settings:
+        header.append(setting.label)
+        missing = [Cell("–")] * len(spec.variants)
+        columns.append(missing if setting.missing else _harmonic_cells(spec, setting, measured, scoring))
+    if spec.of_the_paper:
+        for name in dict.fromkeys(setting.paper for setting in measured.settings if setting.paper):
+            header.append(f"paper: {name} (ResNet-101)")
             rows = [published(spec.name).get(variant.paper_label) for variant in spec.variants]
-            columns.append([Cell((row.cells.get(f"{benchmark.name} H", "") if row else "") or "–") for row in rows])
-    reference = ", and H in the paper" if _PAPER_COLUMN in header else ""
+            columns.append([Cell((row.cells.get(f"{name} H", "") if row else "") or "–") for row in rows])
     body = [list(row) for row in zip(*columns, strict=True)]
-    return Table(f"H measured here, mean ± std over seeds{reference}", header, body)
+    return Table(f"H {SCORINGS[scoring]}, mean ± std over seeds", header, body)
 
 
-def _detail(spec: TableSpec, benchmark: Benchmark, runs: Measurements) -> Table:
-    """All scores on one benchmark."""
+def _detail(spec: TableSpec, setting: Setting, measured: Measured) -> Table:
+    """All scores in one setting, U, S and H under both scorings."""
+    sided: tuple[str, ...] = ("unseen", "seen", "harmonic")
+    groups = [measured.runs[variant.label, setting.name] for variant in spec.variants]
+    shares = [group.values("schedule")[0] for group in groups]
+    harmonic = {scoring: _harmonic_cells(spec, setting, measured, scoring) for scoring in SCORINGS}
     body = []
-    for variant, harmonic in zip(spec.variants, _harmonic_cells(spec, benchmark, runs), strict=True):
-        group = runs[variant.label, benchmark.name]
-        cells = [harmonic if score == "harmonic" else Cell(group.cell(score)) for score in SCORES]
-        body.append([Cell(variant.label), *cells])
-    title = f"{benchmark.label}: percent, averaged over classes, mean ± std over {len(group.results)} seeds"
-    return Table(title, ["measured here", *(short for short, _ in SCORES.values())], body)
+    for i, (variant, group) in enumerate(zip(spec.variants, groups, strict=True)):
+        row = [Cell(variant.label)]
+        for scoring in SCORINGS:
+            row += [Cell(group.cell(score, scoring=scoring)) for score in sided[:2]] + [harmonic[scoring][i]]
+        row += [Cell(group.cell(score)) for score in SCORES if score not in sided]
+        row.append(Cell(group.cell(_VALIDATION) if _VALIDATION in group.numbers else "–"))
+        body.append([*row, Cell(str(group.n)), Cell("" if math.isnan(shares[i]) else _percent(shares[i]))])
+    short = [SCORES[score][0] for score in sided]
+    header = ["measured here", *short, *(f"{name}, s fixed" for name in short), "T1", "AUSUC", "H on validation"]
+    header += ["seeds", "schedule"]
+    if all(math.isnan(share) for share in shares):
+        header, body = header[:-1], [row[:-1] for row in body]
+    return Table(f"{setting.label}: percent, averaged over classes, mean ± std over seeds", header, body)
 
 
-def _harmonic_cells(spec: TableSpec, benchmark: Benchmark, runs: Measurements) -> list[Cell]:
-    groups = [runs[variant.label, benchmark.name] for variant in spec.variants]
-    places = ranks([group.mean("harmonic") for group in groups])
-    return [Cell(group.cell("harmonic"), place) for group, place in zip(groups, places, strict=True)]
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
 
 
-def _data(runs: Measurements, benchmarks: Sequence[Benchmark]) -> list[dict[str, Any]]:
-    labels = {benchmark.name: benchmark.label for benchmark in benchmarks}
-    return [
-        {"row": variant, "dataset": labels[name], "diverged": sum(result is None for result in group.results)}
-        | {score: [json_number(value) for value in group.values(score)] for score in (*SCORES, "train_seconds")}
-        for (variant, name), group in runs.items()
-    ]
+def _harmonic_cells(spec: TableSpec, setting: Setting, measured: Measured, scoring: Scoring) -> list[Cell]:
+    groups = [measured.runs[variant.label, setting.name] for variant in spec.variants]
+    places = ranks([group.mean("harmonic", scoring) for group in groups])
+    return [Cell(group.cell("harmonic", scoring=scoring), place) for group, place in zip(groups, places, strict=True)]
 
 
 def contradictions(spec: TableSpec) -> list[str]:
@@ -86,6 +97,7 @@ def contradictions(spec: TableSpec) -> list[str]:
     entries = [
         (table.name, variant, published(table.name)[variant.paper_label])
         for table in TABLES.values()
+        if table.of_the_paper
         for variant in table.variants
         if variant.paper_label in published(table.name)
     ]

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from classnorm.errors import TrainingError
 from classnorm.experiments.engine import Engine, Task, run_converging
 from classnorm.experiments.experiment import Experiment
-from classnorm.methods import MethodConfig, resolve
+from classnorm.methods import MethodConfig, method_named, resolve
 from classnorm.progress import Announce
 from classnorm.reproduce.benchmarks import Benchmark
+from classnorm.reproduce.measured import Measured, SeedRuns
 from classnorm.reproduce.variants import Variant
-from classnorm.results.numbers import mean, mean_text
 from classnorm.results.run_folder import Result
 from classnorm.training import TrainingConfig
 
-__all__ = ["QUICK", "Effort", "Measurements", "Reproduction", "SeedRuns", "measure"]
+__all__ = ["QUICK", "Effort", "Reproduction", "measure"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,8 @@ class Effort:
     """Size of the runs of a reproduction."""
 
     seeds: int = 3
+    validation_splits: int = 1
+    """Validation splits that choose the calibration of a run; each costs half a training."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the MLPs that override the recipe."""
     shorten: int = 1
@@ -37,13 +39,14 @@ class Effort:
     smoothness_every: int = 25
     formula_dimension: int = 8192
     """Largest dimension at which the variance formula is tested on Gaussian vectors."""
-    search_trials: int = 8
+    search_trials: int = 4
+    """Trials of every method on the leaderboard."""
     stream_epochs: int = 5
 
 
 QUICK = Effort(
     seeds=2,
-    changes={"hidden": 128, "epochs": 6, "lr": 2e-3, "validation_splits": 1},
+    changes={"hidden": 128, "epochs": 6, "lr": 2e-3},
     shorten=10,
     diagnosis_width=128,
     variance_iterations=60,
@@ -53,32 +56,6 @@ QUICK = Effort(
     search_trials=2,
     stream_epochs=1,
 )
-
-
-@dataclass(frozen=True)
-class SeedRuns:
-    """Runs that differ in the seed only."""
-
-    results: tuple[Result | None, ...]
-    """One per seed; None if training diverged."""
-
-    @property
-    def finished(self) -> list[Result]:
-        return [result for result in self.results if result is not None]
-
-    def values(self, score: str) -> list[float]:
-        """One value per seed, 0 if training diverged."""
-        return [0.0 if result is None else _value(result, score) for result in self.results]
-
-    def mean(self, score: str) -> float:
-        return mean(self.values(score))
-
-    def cell(self, score: str, digits: int = 1, spread: bool = True) -> str:
-        return mean_text(self.values(score), digits, spread) if self.finished else "diverged"
-
-
-def _value(result: Result, score: str) -> float:
-    return result.scores[score] if score in result.scores else float(result.document[score])
 
 
 Key = TypeVar("Key")
@@ -112,14 +89,19 @@ class Reproduction:
         return self.folder / "runs"
 
     def experiment(self, variant: Variant, benchmark: Benchmark, seed: int) -> Experiment:
-        config = self.recipe(benchmark, variant.method, variant.recipe).replace(**variant.changes)
-        return Experiment(benchmark.dataset, variant.method, variant.label, config, seed)
+        """A fit that is calibrated by validation, in the same way for every variant."""
+        config = self.recipe(benchmark, variant.method, variant.recipe).replace(
+            calibration="validation", validation="matched", validation_splits=self.effort.validation_splits
+        )
+        if variant.share is not None:
+            config = _shortened(config, variant.share / self.effort.shorten)
+        return Experiment(benchmark.dataset, variant.method, variant.label, config.replace(**variant.changes), seed)
 
     def recipe(self, benchmark: Benchmark, method: str, recipe: str) -> MethodConfig:
         """The config of a recipe on a benchmark, shortened according to the effort."""
         _, config = resolve(benchmark.dataset, method, recipe)
         changes = self.changes(benchmark, method, recipe)
-        if not changes and isinstance(config, TrainingConfig) and self.effort.shorten > 1:
+        if not changes and self.effort.shorten > 1 and hasattr(config, "epochs"):
             changes = {"epochs": max(1, config.epochs // self.effort.shorten)}
         return config.replace(**changes)
 
@@ -129,8 +111,8 @@ class Reproduction:
 
     def run(
         self, stage: str, groups: Mapping[Key, Sequence[Task]], *, may_diverge: bool = False
-    ) -> dict[Key, SeedRuns]:
-        """Run the experiments that are not finished. Those of a group differ in the seed.
+    ) -> dict[Key, list[Result | None]]:
+        """Run the experiments that are not finished. Those of a group differ in the seed; None is a diverged one.
 
         Raises:
             TrainingError: a run failed; with `may_diverge`, for another reason than divergence.
@@ -141,21 +123,42 @@ class Reproduction:
         if errors:
             raise TrainingError(f"{stage}: a run failed: {errors[0]}")
         return {
-            key: SeedRuns(tuple(None if e.name in failed else Result.read(self.runs / e.name) for e in group))
+            key: [None if e.name in failed else Result.read(self.runs / e.name) for e in group]
             for key, group in groups.items()
         }
 
 
-Measurements = Mapping[tuple[str, str], SeedRuns]
-"""(label of a variant, name of a benchmark) → its runs."""
-
-
-def measure(reproduction: Reproduction, stage: str, variants: Sequence[Variant]) -> Measurements:
+def measure(reproduction: Reproduction, stage: str, variants: Sequence[Variant]) -> Measured:
     """Run variants on all available benchmarks."""
-    seeds = range(reproduction.effort.seeds)
+    benchmarks = {benchmark.name: benchmark for benchmark in reproduction.available}
     groups = {
-        (variant.label, benchmark.name): [reproduction.experiment(variant, benchmark, seed) for seed in seeds]
+        (variant.label, name): [
+            reproduction.experiment(variant, benchmark, seed)
+            for seed in range(min(variant.seeds or reproduction.effort.seeds, reproduction.effort.seeds))
+        ]
+        for name, benchmark in benchmarks.items()
         for variant in variants
-        for benchmark in reproduction.available
     }
-    return reproduction.run(stage, groups, may_diverge=True)
+    results = reproduction.run(stage, groups, may_diverge=True)
+    runs = {}
+    for (label, name), group in results.items():
+        numbers = SeedRuns.of(group, benchmarks[name].released)
+        share = _schedule_share(groups[label, name][0])
+        runs[label, name] = replace(numbers, numbers={**numbers.numbers, "schedule": [share] * numbers.n})
+    return Measured([benchmark.setting for benchmark in reproduction.benchmarks], runs)
+
+
+def _shortened(config: MethodConfig, share: float) -> MethodConfig:
+    """A share of the epochs; the learning rate still drops after the same number of steps."""
+    assert isinstance(config, TrainingConfig)
+    return config.replace(epochs=max(1, round(share * config.epochs)), lr_drop_at=config.lr_drop_at / share)
+
+
+def _schedule_share(experiment: Experiment) -> float | None:
+    """The epochs of a method other than the MLP, as a share of those of its published schedule."""
+    method = method_named(experiment.method)
+    if experiment.method == "classnorm" or "paper" not in method.recipes:
+        return None
+    published = method.recipes["paper"](experiment.dataset)
+    epochs, of = (float(getattr(config, "epochs", 0)) for config in (experiment.config, published))
+    return min(1.0, epochs / of) if of else None

@@ -8,20 +8,27 @@ from typing import Any
 
 __all__ = [
     "CN",
+    "CN_NO_RELU",
     "CVC",
     "CVC_CN",
     "CVC_TRICKS",
     "DYNAMIC",
+    "DYNAMIC_ROOT",
     "INITIALIZED",
     "LINEAR",
+    "LONGER",
     "PROPER_VARIANCE",
     "RELATIONNET",
     "RELATIONNET_CN",
+    "RIVALS",
     "STANDARDIZED",
     "THREE_LAYERS",
+    "THREE_LAYERS_NO_RELU",
     "TWO_LAYERS",
     "VANILLA",
+    "VANILLA_NO_RELU",
     "Variant",
+    "in_recipe",
     "with_gamma",
     "without_an",
     "without_tricks",
@@ -39,6 +46,10 @@ class Variant:
     recipe: str = "reference"
     published: str = ""
     """Label in the paper, if it differs."""
+    seeds: int | None = None
+    """Most seeds to run, for a slow method."""
+    share: float | None = None
+    """Share of the recipe's epochs to train for, with its learning rate dropping at the same steps."""
 
     @property
     def paper_label(self) -> str:
@@ -57,10 +68,14 @@ class Variant:
 CN = Variant("3-layer MLP + CN")
 THREE_LAYERS = CN.derive("3-layer MLP", normalization="none", init="torch")
 TWO_LAYERS = THREE_LAYERS.derive("2-layer MLP", layers=2)
-LINEAR = THREE_LAYERS.derive("Linear", layers=1, final_relu=False)  # P(a) = V·a: a ReLU would make it non-linear
+LINEAR = THREE_LAYERS.derive("Linear", layers=1, final_relu=False, output_bias=False)  # V·a, nothing else
 STANDARDIZED = CN.derive("3-layer MLP + standardization (eq. 9)", init="torch")
 PROPER_VARIANCE = THREE_LAYERS.derive("3-layer MLP + proper variance (eq. 10)", init="proper")
+_NO_RELU: dict[str, Any] = {"final_relu": False}
+THREE_LAYERS_NO_RELU = THREE_LAYERS.derive("3-layer MLP, no final ReLU", **_NO_RELU)
+CN_NO_RELU = CN.derive("3-layer MLP + CN, no final ReLU", **_NO_RELU)
 DYNAMIC = THREE_LAYERS.derive("Dynamic Normalization", normalization="dynamic", init="xavier_fan_out")
+DYNAMIC_ROOT = DYNAMIC.derive("Dynamic Normalization by the root", normalization="dynamic-root")
 INITIALIZED = tuple(
     CN.derive(f"{name} + standardization (eq. 9)", init=init)
     for name, init in (
@@ -77,15 +92,37 @@ VANILLA = (
     THREE_LAYERS.derive("Vanilla MLP +NS -AN", **_NO_AN),
     THREE_LAYERS.named("Vanilla MLP +NS+AN"),
 )
+VANILLA_NO_RELU = (
+    THREE_LAYERS.derive("Vanilla MLP +NS+AN, no final ReLU", **_NO_RELU),
+    CN.derive("Vanilla MLP +NS +AN +CN, no final ReLU", **_NO_RELU),
+)
 
 
-# The other methods as published: without calibration.
-RELATIONNET = Variant("RelationNet", {"calibration": "none"}, "relationnet", published="RelationNet (official code)")
+def in_recipe(recipe: str) -> tuple[Variant, Variant]:
+    """The plain MLP and the MLP with CN, with the other settings of a recipe."""
+    cn = Variant(f"{recipe}: 3-layer MLP + CN", recipe=recipe)
+    return cn.derive(f"{recipe}: 3-layer MLP", normalization="none", init="torch"), cn
+
+
+RELATIONNET = Variant("RelationNet", method="relationnet", published="RelationNet (official code)")
 RELATIONNET_CN = replace(
     RELATIONNET, label="RelationNet + CN", recipe="class-norm", published="RelationNet (official code) + CN"
 )
-CVC = Variant("CVC-ZSL", {"calibration": "none"}, "cvc", published="CVC-ZSL (official code)")
+CVC = Variant("CVC-ZSL", method="cvc", published="CVC-ZSL (official code)")
 CVC_CN = replace(CVC, label="CVC-ZSL + CN", recipe="class-norm", published="CVC-ZSL (official code) + CN")
+RIVALS = (
+    replace(RELATIONNET, published="RN", seeds=1),
+    replace(CVC, published="CVC-ZSL", seeds=1),
+    Variant("f-CLSWGAN", method="fclswgan", seeds=1),
+    Variant("Kernel prototypes (ours)", method="kernel", seeds=1),
+)
+"""Methods of the paper's main table that exist here, and ours."""
+_LONG = {"relationnet": 0.2, "cvc": 0.03}
+LONGER = tuple(
+    Variant(f"{label}, {share:.0%} of the published schedule", changes, method, "paper", seeds=1, share=share)
+    for (label, method), share in zip((("RelationNet", "relationnet"), ("CVC-ZSL", "cvc")), _LONG.values(), strict=True)
+    for label, changes in ((label, {}), (f"{label} + CN", {"class_norm": True}))
+)
 CVC_TRICKS = (
     CVC,
     CVC.derive("CVC-ZSL -NS", "CVC-ZSL (official code) -NS", **_NO_NS),

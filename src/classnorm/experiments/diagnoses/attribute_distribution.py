@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from classnorm.analysis import AttributeStatistics
+from classnorm.analysis.attributes import HISTOGRAM_EDGES
 from classnorm.experiments.diagnoses.curves import rounded
 from classnorm.results.artifact import Artifact, Plot, Series, Table
 
@@ -64,11 +65,8 @@ def correlations(statistics: Statistics, source: str = "Class descriptors") -> A
 
 def histograms(statistics: Statistics, source: str = "Class descriptors") -> Artifact:
     """Histograms of the standardized attributes."""
-    edges = np.linspace(-3, 6, 46)
-    middle = rounded((edges[1:] + edges[:-1]) / 2)
-    counts: dict[str, Any] = {
-        name: rounded(np.histogram(s.standardized, edges, density=True)[0]) for name, s in statistics.items()
-    }
+    middle = rounded((HISTOGRAM_EDGES[1:] + HISTOGRAM_EDGES[:-1]) / 2)
+    counts: dict[str, Any] = {name: rounded(s.density) for name, s in statistics.items()}
     rows = [
         [name, f"{np.mean(s.skewness):.2f}", f"{100 * np.mean(s.skewness > 0.5):.0f}"] for name, s in statistics.items()
     ]

@@ -12,14 +12,14 @@ __all__ = ["mean_series", "rounded"]
 
 
 def mean_series(
-    label: str, model: str, variant: str, runs: Sequence[Sequence[float]], start: int = 0, step: int = 1
+    label: str, model: str, variant: str, runs: Sequence[Sequence[float]], x: Sequence[float], shift: float = 0
 ) -> Series:
-    """Mean and range over seeds, up to the length of the shortest run."""
+    """Mean and range over seeds, up to the length of the shortest run; `x` may be longer."""
     length = min(map(len, runs))
     values = np.array([run[:length] for run in runs])
-    x = [float(start + step * i) for i in range(length)]
     low, high = (rounded(values.min(axis=0)), rounded(values.max(axis=0))) if len(runs) > 1 else (None, None)
-    return Series(label, model, x, rounded(values.mean(axis=0)), low, high, variant)
+    at = [float(value + shift) for value in x[:length]]
+    return Series(label, model, at, rounded(values.mean(axis=0)), low, high, variant)
 
 
 def rounded(values: Iterable[float]) -> list[float]:

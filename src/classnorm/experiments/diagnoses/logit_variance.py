@@ -9,27 +9,45 @@ import numpy as np
 
 from classnorm import analysis
 from classnorm.data import ZeroShotDataset
-from classnorm.experiments.diagnoses.curves import mean_series
+from classnorm.experiments.diagnoses.curves import mean_series, rounded
 from classnorm.experiments.diagnoses.diagnosis import Diagnosis
 from classnorm.results.artifact import Artifact, Plot, Table
 from classnorm.results.numbers import mean
 
-__all__ = ["VarianceKey", "variance_artifact", "variance_curves", "variance_tasks"]
+__all__ = [
+    "POINTS",
+    "VARIANCES",
+    "VarianceKey",
+    "variance_artifact",
+    "variance_at",
+    "variance_summary",
+    "variance_tasks",
+]
 
 VarianceKey = tuple[str, str, str, int]
 """Label of the dataset, model, variant, seed."""
-Curves = dict[tuple[str, str], list[list[float]]]
-"""(model, variant) → variance at every iteration, for each seed."""
-
+VARIANCES = {"between": "between classes", "total": "of all logits"}
+"""The variance between the classes of a row, averaged over a batch; and that of all logits of a batch."""
+POINTS = ("0", "10", "100", "median")
+"""Steps of the training (number of updates so far) for the table, and the median of all steps."""
+_STEPS = (0, 1, 2, 3, 5, 7, 10, 14, 20, 30, 40, 50, 70, 100, 140, 200, 299)  # that are kept of a curve
 _WITHOUT_AN = {"attribute_normalization": "standardize"}
 _WITHOUT_NS = {"logits": "dot"}
-_VARIANTS = {"+NS +AN": {}, "−AN": _WITHOUT_AN, "−NS": _WITHOUT_NS, "−NS −AN": {**_WITHOUT_NS, **_WITHOUT_AN}}
+_ROOT = {"attribute_normalization": "unit"}
+_VARIANTS: dict[str, dict[str, str]] = {
+    "+NS +AN": {},
+    "+NS +AN·√d_a": _ROOT,
+    "−AN": _WITHOUT_AN,
+    "−NS": _WITHOUT_NS,
+    "−NS, AN·√d_a": {**_WITHOUT_NS, **_ROOT},
+    "−NS −AN": {**_WITHOUT_NS, **_WITHOUT_AN},
+}
 
 
 def variance_tasks(
     label: str, dataset: ZeroShotDataset, *, seeds: int, iterations: int, width: int = 512
 ) -> dict[VarianceKey, Diagnosis]:
-    """A task for each of the paper's three models, four variants and each seed."""
+    """A task for each of the paper's three models, six variants and each seed."""
     return {
         (label, model, variant, seed): Diagnosis(
             dataset, "variance", config.replace(hidden=width, **changes), {"seed": seed, "iterations": iterations}
@@ -40,52 +58,70 @@ def variance_tasks(
     }
 
 
-def variance_curves(numbers: Mapping[VarianceKey, Any]) -> dict[str, Curves]:
-    """Dataset → curves of the variance between classes."""
-    curves: dict[str, Curves] = {}
-    for (label, model, variant, _), values in numbers.items():
-        curves.setdefault(label, {}).setdefault((model, variant), []).append(values["between"])
-    return curves
+def variance_summary(curves: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Both variances at some steps of a training, and their medians over all its steps."""
+    n = len(curves["between"])
+    steps = [step for step in _STEPS if step < n]
+    return {
+        "steps": steps,
+        **{kind: rounded(curves[kind][step] for step in steps) for kind in VARIANCES},
+        "median": dict(zip(VARIANCES, rounded(np.median(curves[kind]) for kind in VARIANCES), strict=True)),
+    }
 
 
-def variance_artifact(numbers: Mapping[VarianceKey, Any]) -> Artifact:
-    """Table and plots of the numbers of `variance_tasks`, for one or several datasets."""
-    datasets = variance_curves(numbers)
+def variance_at(summary: Mapping[str, Any], kind: str, point: str) -> float:
+    """A variance at one of `POINTS`; after the end of a training, its last."""
+    if point == "median":
+        return float(summary["median"][kind])
+    return float([value for step, value in zip(summary["steps"], summary[kind], strict=True) if step <= int(point)][-1])
+
+
+def variance_artifact(summaries: Mapping[VarianceKey, Mapping[str, Any]]) -> Artifact:
+    """Table and plots of the summaries of `variance_tasks`, for one or several datasets."""
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for (label, model, variant, _), summary in summaries.items():
+        groups.setdefault((label, model, variant), []).append(summary)
+    columns = [(kind, point) for kind in VARIANCES for point in POINTS]
     rows = [
-        [label, f"{model} {variant}", *(f"{value:.3g}" for value in _summary(runs))]
-        for label, curves in datasets.items()
-        for (model, variant), runs in curves.items()
+        [
+            label,
+            f"{model} {variant}",
+            str(len(runs)),
+            *(f"{mean([variance_at(run, kind, point) for run in runs]):.3g}" for kind, point in columns),
+        ]
+        for (label, model, variant), runs in groups.items()
     ]
-    header = ["data", "model", "at the start", "iteration 10", "median of training"]
+    header = ["data", "model", "seeds"]
+    header += [f"{VARIANCES[kind]}, {point if point == 'median' else f'step {point}'}" for kind, point in columns]
     return Artifact(
         "variance",
         "Variance of the logits in training",
         "",
-        tables=[Table.of("Variance of the logits between classes, mean over seeds", header, rows)],
-        plots=[plot for i, (label, curves) in enumerate(datasets.items()) for plot in _plots(label, curves, i)],
-        notes=[
-            "The variance is that between the classes of a row, averaged over a batch: what a softmax sees. "
-            "Attributes have unit norm without the factor √d_a; −AN standardizes them. γ = 5, Adam 5e-4, batches of "
-            "256. Where a curve ends early, training diverged."
+        tables=[Table.of("Variance of the logits, mean over seeds", header, rows)],
+        plots=[
+            plot for i, label in enumerate(dict.fromkeys(k[0] for k in groups)) for plot in _plots(label, groups, i)
         ],
-        data={"variance": {" | ".join(map(str, key)): values for key, values in numbers.items()}},
+        notes=[
+            "“Between classes” is the variance between the classes of a row, averaged over a batch: what a softmax "
+            "sees. “Of all logits” also has the shifts that are common to the classes of a row. AN is unit norm, as in "
+            "the paper's theory, AN·√d_a that of the authors' release; −AN standardizes the attributes. γ = 5, Adam "
+            "5e-4, batches of 256. The linear model is V·a with Xavier's fan-out initialisation, as the theory "
+            "assumes; the MLPs have PyTorch's default, with CN the proper variance in the last layer. Where a curve "
+            "ends early, training diverged. The plots show the variance between classes with unit norm."
+        ],
+        data={"variance": {" | ".join(map(str, key)): summary for key, summary in summaries.items()}},
     )
 
 
-def _summary(runs: Sequence[Sequence[float]]) -> list[float]:
-    """Variance at the start, at iteration 10 and its median, mean over seeds."""
-    return [
-        mean([run[0] for run in runs]),
-        mean([run[min(9, len(run) - 1)] for run in runs]),
-        mean([float(np.median(run)) for run in runs]),
+def _plots(label: str, groups: Mapping[tuple[str, str, str], Sequence[Mapping[str, Any]]], n: int) -> Iterator[Plot]:
+    series = [
+        mean_series(f"{model} {variant}", model, variant, [run["between"] for run in runs], x=runs[0]["steps"], shift=1)
+        for (data, model, variant), runs in groups.items()
+        if data == label and "√" not in variant
     ]
-
-
-def _plots(label: str, curves: Curves, number: int) -> Iterator[Plot]:
-    series = [mean_series(f"{m} {v}", m, v, runs, start=1) for (m, v), runs in curves.items()]
     for name, is_linear in (("linear", True), ("deep", False)):
         yield Plot(
-            f"variance-{name}-{number}",
+            f"variance-{name}-{n}",
             "lines",
             f"{label}: variance of the logits in training",
             "iteration",

@@ -8,13 +8,13 @@ from typing import Literal
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Recipes, TrainedMethodConfig, late_method
+from classnorm.methods.method import Recipes, TrainedMethodConfig, added_setting, late_method
 from classnorm.methods.settings.parts import DescriptorConfig, GeometryConfig, ScaleConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import Distribution, HiddenNormalization, Initialization
 from classnorm.settings import require
 
-__all__ = ["METHOD", "ClassNormConfig", "baseline", "best", "paper", "reference"]
+__all__ = ["METHOD", "ClassNormConfig", "baseline", "best", "literal", "paper", "reference"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +26,14 @@ class ClassNormConfig(TrainedMethodConfig, GeometryConfig, DescriptorConfig, Sca
     hidden: int = 1024
     """Width of the hidden layers."""
     normalization: HiddenNormalization = "class"
-    """Before the last layer: `class` standardization, `class-variance` (divides by the variance), `dynamic`, `none`."""
+    """Before the last layer: `class` standardization, `class-variance` (divides by the variance), `dynamic` (by a mean
+    squared norm, as printed), `dynamic-root` (by its root, which preserves the variance), or `none`."""
     standardize_before_relu: bool = True
     """Class standardization also before the last hidden ReLU (3 layers or more)."""
     final_relu: bool = True
-    """ReLU on the prototypes, for non-negative features; recipes set it to match the data."""
+    """ReLU on the prototypes, as in the authors' code for non-negative features; the paper's text has none."""
+    output_bias: bool = added_setting(True)
+    """Bias of the last layer. The paper's formulas have none: V·H(a), and V·a for 1 layer."""
     init: Initialization = "proper"
     """Initialisation of the last layer."""
     hidden_init: Initialization = "torch"
@@ -96,6 +99,14 @@ def paper(dataset: ZeroShotDataset) -> ClassNormConfig:
     )
 
 
+def literal(dataset: ZeroShotDataset) -> ClassNormConfig:
+    """The paper's text to the letter: V·S(H(a)) with S once, before V, unit-norm attributes without the factor √d_a, no
+    bias of V and no ReLU on the prototypes. Hyperparameters as in `paper`."""
+    return paper(dataset).replace(
+        attribute_normalization="unit-plain", standardize_before_relu=False, final_relu=False, output_bias=False
+    )
+
+
 def reference(dataset: ZeroShotDataset) -> ClassNormConfig:
     """The authors' released code, with its seen scale for the GBU benchmarks and validation for other datasets."""
     calibration = {None: "validation", "CUB": "scale:1"}.get(dataset.benchmark, "scale:0.95")
@@ -136,7 +147,14 @@ def best(dataset: ZeroShotDataset) -> ClassNormConfig:
     )
 
 
-RECIPES: Recipes = {"paper": paper, "reference": reference, "fast": fast, "baseline": baseline, "best": best}
+RECIPES: Recipes = {
+    "paper": paper,
+    "literal": literal,
+    "reference": reference,
+    "fast": fast,
+    "baseline": baseline,
+    "best": best,
+}
 SPACE: Space = {
     "lr": Range(1e-4, 5e-3, log=True),
     "hidden": Choice((512, 1024, 2048)),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from classnorm.reproduce.figures.attribute_plots import correlations, histograms, normality
+from classnorm.reproduce.figures.attribute_plots import correlations, histograms, measure_attributes, normality
 from classnorm.reproduce.figures.figure import FigureSpec
-from classnorm.reproduce.figures.formula import variance_formula
-from classnorm.reproduce.figures.scale_curves import seen_scales
-from classnorm.reproduce.figures.smoothness_curves import smoothness
-from classnorm.reproduce.figures.variance_curves import variance
+from classnorm.reproduce.figures.formula import measure_formula, variance_formula
+from classnorm.reproduce.figures.scale_curves import measure_seen_scales, seen_scales
+from classnorm.reproduce.figures.smoothness_curves import measure_smoothness, smoothness
+from classnorm.reproduce.figures.variance_curves import measure_variance, variance
 
 __all__ = ["FIGURES", "FigureSpec"]
 
@@ -18,42 +18,49 @@ _SPECS = (
         "Variance of the logits in training, with and without NS, AN and CN",
         "Without NS and AN, the variance of a linear model diverges; NS and AN bring it to 1. In deeper models they no "
         "longer suffice and the variance vanishes; class normalization restores it to 1.",
+        measure_variance,
         variance,
     ),
     FigureSpec(
         "variance-formula",
         "The variance formula of normalize+scale",
         "Despite its assumptions, the formula is accurate on synthetic vectors and on real features and attributes.",
+        measure_formula,
         variance_formula,
     ),
     FigureSpec(
         "smoothness",
         "Smoothness of the loss surface",
         "Zero-shot embedders have a rougher loss surface than classifiers; class normalization makes it smoother.",
+        measure_smoothness,
         smoothness,
     ),
     FigureSpec(
         "seen-scales",
         "Scores against the scale of the seen logits",
         "A scale below 1 trades seen for unseen accuracy; the best scale is 0.95 on SUN, AwA1 and AwA2, and 1 on CUB.",
+        measure_seen_scales,
         seen_scales,
     ),
     FigureSpec(
         "normality",
         "Normality test of the attributes",
         "Attributes do not follow a normal distribution.",
+        measure_attributes,
         normality,
     ),
     FigureSpec(
         "correlations",
         "Correlations between attributes",
         "Attributes are not independent of each other.",
+        measure_attributes,
         correlations,
     ),
     FigureSpec(
         "histograms",
         "Histograms of standardized attributes",
         "Standardized attributes are long-tailed and skewed, far from normal.",
+        measure_attributes,
         histograms,
     ),
 )

@@ -2,32 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
 from classnorm.analysis import AttributeStatistics, attribute_statistics
 from classnorm.data import read_splits
 from classnorm.experiments.diagnoses import attribute_distribution
-from classnorm.reproduce.figures.figure import benchmarks_and_apy
+from classnorm.experiments.diagnoses.curves import rounded
+from classnorm.reproduce.figures.figure import benchmarks_and_apy, without_repeats
 from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact
 from classnorm.results.verdicts import Verdict, judge_bounds
 
-__all__ = ["correlations", "histograms", "normality"]
+__all__ = ["correlations", "histograms", "measure_attributes", "normality"]
 
 
-def normality(reproduction: Reproduction) -> Artifact:
+def measure_attributes(reproduction: Reproduction) -> dict[str, Any]:
+    """Statistics of all available attributes; image features are not needed."""
+    tables, missing = [], []
+    for benchmark in benchmarks_and_apy(reproduction):
+        dataset = benchmark.name.partition(":")[0] if not benchmark.descriptors else benchmark.name
+        if benchmark.folder and not benchmark.descriptors:
+            table = read_splits(benchmark.folder, "original_att")[1]
+        elif benchmark.missing:
+            missing.append(benchmark.setting.missing)
+            continue
+        else:
+            table = benchmark.dataset.descriptors
+        tables.append((benchmark.name, table, (dataset, table)))
+    kept, repeats = without_repeats(tables)
+    is_raw = any(benchmark.folder for benchmark in reproduction.benchmarks)
+    return {
+        "source": "Raw attributes (original_att)" if is_raw else "Class descriptors",
+        "statistics": {name: _as_json(attribute_statistics(table)) for name, table in kept},
+        "notes": repeats + missing,
+    }
+
+
+def _as_json(statistics: AttributeStatistics) -> dict[str, Any]:
+    return {
+        name: rounded(value) if isinstance(value, np.ndarray) else value for name, value in asdict(statistics).items()
+    }
+
+
+def _of_json(document: Mapping[str, Any]) -> AttributeStatistics:
+    values: dict[str, Any] = {n: np.array(v) if isinstance(v, list) else v for n, v in document.items()}
+    return AttributeStatistics(**values)
+
+
+def normality(numbers: Mapping[str, Any]) -> Artifact:
     def verdict(dataset: str, statistics: AttributeStatistics) -> Verdict:
         share = statistics.share_not_normal
         claim = "Attributes are not normal (rejected at 5 % for more than half of them)"
         return Verdict(claim, dataset, f"rejected for {100 * share:.0f} %", judge_bounds([share], low=0.5))
 
-    return _figure(reproduction, attribute_distribution.normality, verdict)
+    return _figure(numbers, attribute_distribution.normality, verdict)
 
 
-def correlations(reproduction: Reproduction) -> Artifact:
+def correlations(numbers: Mapping[str, Any]) -> Artifact:
     def verdict(dataset: str, statistics: AttributeStatistics) -> Verdict:
         correlation, chance = float(np.mean(statistics.correlation)), statistics.chance_correlation
         return Verdict(
@@ -37,33 +72,24 @@ def correlations(reproduction: Reproduction) -> Artifact:
             judge_bounds([correlation / chance], low=1.2),
         )
 
-    return _figure(reproduction, attribute_distribution.correlations, verdict)
+    return _figure(numbers, attribute_distribution.correlations, verdict)
 
 
-def histograms(reproduction: Reproduction) -> Artifact:
+def histograms(numbers: Mapping[str, Any]) -> Artifact:
     def verdict(dataset: str, statistics: AttributeStatistics) -> Verdict:
         skewed = float(np.mean(statistics.skewness > 0.5))
         claim = "Standardized attributes are skewed to the right (skewness over 0.5 for most)"
         return Verdict(claim, dataset, f"{100 * skewed:.0f} % of the attributes", judge_bounds([skewed], low=0.5))
 
-    return _figure(reproduction, attribute_distribution.histograms, verdict)
+    return _figure(numbers, attribute_distribution.histograms, verdict)
 
 
 def _figure(
-    reproduction: Reproduction,
+    numbers: Mapping[str, Any],
     diagnosis: Callable[..., Artifact],
     verdict: Callable[[str, AttributeStatistics], Verdict],
 ) -> Artifact:
-    """A diagnosis of all available attributes; image features are not needed."""
-    statistics, missing = {}, []
-    for benchmark in benchmarks_and_apy(reproduction):
-        if benchmark.folder:
-            statistics[benchmark.name] = attribute_statistics(read_splits(benchmark.folder, "original_att")[1])
-        elif benchmark.missing:
-            missing.append(benchmark.missing)
-        else:
-            statistics[benchmark.name] = attribute_statistics(benchmark.dataset.descriptors)
-    is_raw = any(benchmark.folder for benchmark in reproduction.benchmarks)
-    artifact = diagnosis(statistics, "Raw attributes (original_att)" if is_raw else "Class descriptors")
+    statistics = {name: _of_json(document) for name, document in numbers["statistics"].items()}
+    artifact = diagnosis(statistics, numbers["source"])
     verdicts = [verdict(f"{name}, {len(s.chi2)} attributes", s) for name, s in statistics.items()]
-    return replace(artifact, verdicts=verdicts, notes=artifact.notes + missing)
+    return replace(artifact, verdicts=verdicts, notes=[*artifact.notes, *numbers["notes"]])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from classnorm.data import ZeroShotDataset, simulate
 from classnorm.experiments.diagnoses.diagnosis import Diagnosis, diagnose
@@ -14,7 +17,16 @@ from classnorm.reproduce.published import PAPER_BENCHMARKS
 from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact
 
-__all__ = ["FigureSpec", "Sample", "benchmarks_and_apy", "run_diagnoses", "samples"]
+__all__ = [
+    "FigureSpec",
+    "Sample",
+    "benchmarks_and_apy",
+    "keyed",
+    "records",
+    "run_diagnoses",
+    "samples",
+    "without_repeats",
+]
 
 
 @dataclass(frozen=True)
@@ -25,11 +37,13 @@ class FigureSpec:
     title: str
     conclusion: str
     """What the paper concludes from it."""
-    measure: Callable[[Reproduction], Artifact]
-    """Returns the measured figure; its name, title and text come from this specification."""
+    measure: Callable[[Reproduction], dict[str, Any]]
+    """Returns the numbers, as JSON."""
+    draw: Callable[[Mapping[str, Any]], Artifact]
+    """Draws the numbers; the name, title and text of the figure come from this specification."""
 
-    def make(self, reproduction: Reproduction) -> Artifact:
-        return replace(self.measure(reproduction), name=self.name, title=self.title, text=self.conclusion)
+    def present(self, numbers: Mapping[str, Any]) -> Artifact:
+        return replace(self.draw(numbers), name=self.name, title=self.title, text=self.conclusion, data=dict(numbers))
 
 
 @dataclass(frozen=True)
@@ -42,21 +56,52 @@ class Sample:
     is_real: bool
 
 
-def samples(reproduction: Reproduction) -> Iterator[Sample]:
+def samples(reproduction: Reproduction) -> tuple[list[Sample], list[str]]:
+    """Data for a figure, and notes on what is not among them. Simulated data have one seed."""
+    real, simulated = [], []
     for benchmark in reproduction.benchmarks:
         if not benchmark.missing:
-            yield Sample(benchmark.label, benchmark.dataset, reproduction.effort.seeds, True)
+            real.append(Sample(benchmark.label, benchmark.dataset, reproduction.effort.seeds, True))
         elif benchmark.folder:
             dataset = simulate(benchmark.folder)
-            yield Sample(dataset.name, dataset, 1, False)
+            simulated.append((benchmark.name, dataset.descriptors, Sample(dataset.name, dataset, 1, False)))
+    kept, notes = without_repeats(simulated)
+    absent = [b.setting.missing for b in reproduction.benchmarks if b.missing and not b.folder]
+    return [*real, *kept], notes + absent
 
 
-Key = TypeVar("Key")
+Entry = TypeVar("Entry")
+
+
+def without_repeats(entries: Sequence[tuple[str, npt.ArrayLike, Entry]]) -> tuple[list[Entry], list[str]]:
+    """The entries (dataset, attributes, entry) whose attributes no earlier one has, and notes on the others."""
+    kept: list[tuple[str, npt.ArrayLike, Entry]] = []
+    notes = []
+    for name, attributes, entry in entries:
+        same = next((other for other, known, _ in kept if np.array_equal(known, attributes)), None)
+        if same is None:
+            kept.append((name, attributes, entry))
+        else:
+            notes.append(f"{name} has the attributes of {same}, so it is counted once.")
+    return [entry for _, _, entry in kept], notes
+
+
+Key = TypeVar("Key", bound=tuple[Any, ...])
 
 
 def run_diagnoses(reproduction: Reproduction, stage: str, tasks: Mapping[Key, Diagnosis]) -> dict[Key, Any]:
     """Run the diagnoses that are not finished, and return the numbers of all."""
     return diagnose(tasks, reproduction.runs, reproduction.engine, reproduction.announce(stage))
+
+
+def records(summaries: Mapping[Key, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Summaries by key, as JSON."""
+    return [{"key": list(key), **summary} for key, summary in summaries.items()]
+
+
+def keyed(documents: Sequence[Mapping[str, Any]]) -> dict[Any, dict[str, Any]]:
+    """The inverse of `records`."""
+    return {tuple(d["key"]): {name: value for name, value in d.items() if name != "key"} for d in documents}
 
 
 def benchmarks_and_apy(reproduction: Reproduction) -> list[Benchmark]:

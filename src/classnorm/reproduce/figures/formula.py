@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from classnorm import analysis, nn
 from classnorm.data import ZeroShotDataset, load, simulate
-from classnorm.reproduce.figures.figure import benchmarks_and_apy
+from classnorm.experiments.diagnoses.curves import rounded
+from classnorm.experiments.diagnoses.logit_variance import VARIANCES
+from classnorm.reproduce.figures.figure import benchmarks_and_apy, without_repeats
 from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact, Plot, Series, Table
 from classnorm.results.numbers import mean
 from classnorm.results.verdicts import Verdict, judge_bounds
 
-__all__ = ["variance_formula"]
+__all__ = ["measure_formula", "variance_formula"]
 
 _SMALLEST_DIMENSION = 32
 
 
-def variance_formula(reproduction: Reproduction) -> Artifact:
+def measure_formula(reproduction: Reproduction) -> dict[str, Any]:
     dimensions = [_SMALLEST_DIMENSION]
     while dimensions[-1] < reproduction.effort.formula_dimension:
         dimensions.append(2 * dimensions[-1])
+    gaussians = {name: rounded(values) for name, values in analysis.formula_on_gaussians(dimensions).items()}
+    data, notes = _raw_data(reproduction)
+    features = {
+        label: {"d_z": dataset.d_z}
+        | {name: rounded(values) for name, values in analysis.formula_on_features(dataset).items()}
+        for label, dataset in data
+    }
+    return {"gaussians": {"d": dimensions, **gaussians}, "features": features, "notes": notes}
+
+
+def variance_formula(numbers: Mapping[str, Any]) -> Artifact:
+    gaussians = numbers["gaussians"]
+    dimensions = gaussians["d"]
     predicted = [nn.logit_variance(1.0, d) for d in dimensions]
-    gaussians = analysis.formula_on_gaussians(dimensions)
     ratios = [m / p for m, p in zip(gaussians["mean"], predicted, strict=True)]
     verdicts = [
         Verdict(
@@ -33,29 +48,29 @@ def variance_formula(reproduction: Reproduction) -> Artifact:
         )
     ]
     boxes, rows = [], []
-    for label, dataset in _raw_data(reproduction):
-        values = analysis.formula_on_features(dataset)
-        formula, total, between = nn.logit_variance(1.0, dataset.d_z), mean(values["total"]), mean(values["between"])
+    for label, values in numbers["features"].items():
+        formula, total, between = nn.logit_variance(1.0, values["d_z"]), mean(values["total"]), mean(values["between"])
         boxes.append(Series(label, "measured", [formula], values["total"]))
-        rows.append([label, str(dataset.d_z), *(f"{value:.2e}" for value in (formula, total, between))])
-        verdicts.append(
+        rows.append([label, str(values["d_z"]), *(f"{value:.2e}" for value in (formula, total, between))])
+        verdicts += [
             Verdict(
                 "The formula predicts the variance for features and attributes (within a factor 2)",
                 label,
-                f"measured / predicted {total / formula:.2f}",
-                judge_bounds([total / formula], 0.5, 2.0),
+                f"measured / predicted {value / formula:.2f}",
+                judge_bounds([value / formula], 0.5, 2.0),
+                scoring,
             )
-        )
+            for scoring, value in ((VARIANCES["total"], total), (VARIANCES["between"], between))
+        ]
     header = ["data", "d_z", "formula", "measured, all logits", "measured, between classes"]
     tables = [Table.of("Variance of cosine logits of a random 2-layer MLP (512 units)", header, rows)]
     plots = [_gaussian_plot(dimensions, predicted, gaussians), _feature_plot(boxes)]
     notes = [
         "Unnormalized attributes, 5 random MLPs, 10 batches each. The formula assumes centred features; real features "
         "are not centred, so part of the variance is a shift common to all classes.",
-        *reproduction.missing,
+        *numbers["notes"],
     ]
-    data = {"synthetic": {"d": dimensions, "formula": predicted, **gaussians}}
-    return Artifact("variance-formula", "", "", tables, plots, verdicts, notes, data)
+    return Artifact("variance-formula", "", "", tables, plots, verdicts, notes)
 
 
 def _gaussian_plot(dimensions: Sequence[int], predicted: Sequence[float], gaussians: Mapping[str, list[float]]) -> Plot:
@@ -81,13 +96,19 @@ def _feature_plot(boxes: list[Series]) -> Plot:
     return Plot("formula-real", "boxes", title, "", "variance of the logits (γ = 1)", boxes, log_y=True)
 
 
-def _raw_data(reproduction: Reproduction) -> Iterator[tuple[str, ZeroShotDataset]]:
-    """Labels and datasets, with raw attributes if available, and simulated features if features are missing."""
+def _raw_data(reproduction: Reproduction) -> tuple[list[tuple[str, ZeroShotDataset]], list[str]]:
+    """Labels and datasets, with raw attributes if available, and simulated features if features are missing; notes."""
+    real, simulated, missing = [], [], []
     for benchmark in benchmarks_and_apy(reproduction):
-        if not benchmark.missing and benchmark.folder:
-            yield benchmark.label, load(benchmark.folder, features=benchmark.features, attributes="original_att")
+        if not benchmark.missing and benchmark.folder and not benchmark.descriptors:
+            raw = load(benchmark.folder, features=benchmark.features, attributes="original_att")
+            real.append((benchmark.label, raw))
         elif not benchmark.missing:
-            yield benchmark.label, benchmark.dataset
+            real.append((benchmark.label, benchmark.dataset))
         elif benchmark.folder:
             dataset = simulate(benchmark.folder, attributes="original_att")
-            yield dataset.name, dataset
+            simulated.append((benchmark.name, dataset.descriptors, (dataset.name, dataset)))
+        else:
+            missing.append(benchmark.setting.missing)
+    kept, repeats = without_repeats(simulated)
+    return [*real, *kept], repeats + missing

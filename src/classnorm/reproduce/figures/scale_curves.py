@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ from classnorm.experiments.diagnoses.diagnosis import Diagnosis
 from classnorm.methods.settings.classnorm import reference
 from classnorm.reproduce.benchmarks import Benchmark
 from classnorm.reproduce.figures.figure import run_diagnoses
+from classnorm.reproduce.measured import Setting
 from classnorm.reproduce.reproduction import Reproduction
 from classnorm.results.artifact import Artifact, Plot, Series, Table
 from classnorm.results.numbers import mean, number_text
 from classnorm.results.verdicts import Verdict, judge_bounds
 
-__all__ = ["seen_scales"]
+__all__ = ["measure_seen_scales", "seen_scales"]
 
 _PAPER_SCALES = {"SUN": 0.95, "CUB": 1.0, "AWA1": 0.95, "AWA2": 0.95}
 _SCORES = {"harmonic": "H", "unseen": "U", "seen": "S"}
@@ -30,29 +32,37 @@ _NOTE = (
 )
 
 
-def seen_scales(reproduction: Reproduction) -> Artifact:
-    """U, S and H against the scale s, on validation and test rows."""
+def measure_seen_scales(reproduction: Reproduction) -> dict[str, Any]:
+    """U, S and H against the scale s, on validation and test rows, for every seed."""
     benchmarks = [
         benchmark
         for benchmark in reproduction.available
         if len(benchmark.dataset.split.test_unseen) and len(benchmark.dataset.split.test_seen)
     ]
     seeds = range(reproduction.effort.seeds)
-    tasks = {(b.label, seed): _task(reproduction, b, seed) for b in benchmarks for seed in seeds}
-    numbers = run_diagnoses(reproduction, "seen-scales", tasks)
+    tasks = {(b.name, seed): _task(reproduction, b, seed) for b in benchmarks for seed in seeds}
+    curves = run_diagnoses(reproduction, "seen-scales", tasks)
+    return {
+        "settings": [asdict(benchmark.setting) for benchmark in reproduction.benchmarks],
+        "scales": list(SCALES),
+        "curves": {b.name: [curves[b.name, seed] for seed in seeds] for b in benchmarks},
+    }
+
+
+def seen_scales(numbers: Mapping[str, Any]) -> Artifact:
+    settings = [Setting(**setting) for setting in numbers["settings"]]
     plots, verdicts, rows = [], [], []
-    for number, benchmark in enumerate(benchmarks):
-        runs = [numbers[benchmark.label, seed] for seed in seeds]
-        plots.append(_plot(number, benchmark, runs))
+    for number, setting in enumerate(s for s in settings if s.name in numbers["curves"]):
+        runs = numbers["curves"][setting.name]
+        plots.append(_plot(number, setting, runs))
         validation, test = (SCALES[int(_mean_curve(runs, part, "harmonic").argmax())] for part in _PARTS)
         gains = [max(run["test"]["harmonic"]) - run["test"]["harmonic"][SCALES.index(1.0)] for run in runs]
-        rows.append([benchmark.label, f"{validation:g}", f"{test:g}", number_text(mean(gains))])
-        verdicts += _verdicts(benchmark, validation, test)
+        rows.append([setting.label, f"{validation:g}", f"{test:g}", number_text(mean(gains))])
+        verdicts += _verdicts(setting, validation, test)
     header = ["data", "best s on validation", "best s on test", "gain in H on test by the best s"]
     title = "Best scales, mean curves over seeds (test curves are never used for selection)"
-    notes = [_NOTE, *reproduction.missing]
-    data = {"seen_scales": {" | ".join(map(str, key)): curves for key, curves in numbers.items()}}
-    return Artifact("seen-scales", "", "", [Table.of(title, header, rows)], plots, verdicts, notes, data)
+    notes = [_NOTE, *(setting.missing for setting in settings if setting.missing)]
+    return Artifact("seen-scales", "", "", [Table.of(title, header, rows)], plots, verdicts, notes)
 
 
 def _task(reproduction: Reproduction, benchmark: Benchmark, seed: int) -> Diagnosis:
@@ -64,20 +74,20 @@ def _mean_curve(runs: Sequence[Any], part: str, score: str) -> Any:
     return np.mean([run[part][score] for run in runs], axis=0)
 
 
-def _plot(number: int, benchmark: Benchmark, runs: Sequence[Any]) -> Plot:
+def _plot(number: int, setting: Setting, runs: Sequence[Any]) -> Plot:
     series = [
         Series(f"{name}, {part}", name, list(SCALES), rounded(_mean_curve(runs, part, score)), variant=part)
         for part in _PARTS
         for score, name in _SCORES.items()
     ]
-    title = f"{benchmark.label}: scores against the seen scale"
+    title = f"{setting.label}: scores against the seen scale"
     return Plot(f"seen-scales-{number}", "lines", title, "scale s: seen scores × s", "accuracy (%)", series)
 
 
-def _verdicts(benchmark: Benchmark, validation: float, test: float) -> list[Verdict]:
-    if benchmark.name not in _PAPER_SCALES:
+def _verdicts(setting: Setting, validation: float, test: float) -> list[Verdict]:
+    if setting.paper not in _PAPER_SCALES:
         return []
-    scale = _PAPER_SCALES[benchmark.name]
+    scale = _PAPER_SCALES[setting.paper]
     claim = f"The best scale on validation is about {scale:g}, as in the paper (± 0.05)"
     measured = f"{validation:g} on validation, {test:g} on test"
-    return [Verdict(claim, benchmark.label, measured, judge_bounds([validation], scale - 0.05, scale + 0.05))]
+    return [Verdict(claim, setting.label, measured, judge_bounds([validation], scale - 0.05, scale + 0.05))]

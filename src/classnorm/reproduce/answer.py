@@ -1,0 +1,171 @@
+"""The short answer: which claims of the paper hold, which hold weakly, and which do not, in how many settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from classnorm.experiments.diagnoses.logit_variance import VARIANCES
+from classnorm.reproduce.czsl import PROTOCOLS
+from classnorm.reproduce.measured import SCORINGS
+from classnorm.results.artifact import Artifact
+from classnorm.results.numbers import signed
+from classnorm.results.verdicts import Judgement, Verdict
+
+__all__ = ["QUESTIONS", "Question", "short_answer"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A claim of the paper, decided by the verdicts of tables and figures on it."""
+
+    text: str
+    items: tuple[str, ...]
+    """Names of the tables and figures."""
+    claims: tuple[str, ...]
+    """Beginnings of the claims of their verdicts."""
+    unit: str = ""
+    """Of the differences."""
+    scored: str = ""
+    """The scoring that decides, if there are others besides the calibrated and the released one."""
+
+
+_BETWEEN, _ALL = VARIANCES["between"], VARIANCES["total"]
+_THEORY = f"{_BETWEEN}, unit norm"
+QUESTIONS = (
+    Question("CN improves the plain MLP", ("main",), ("CN beats the plain MLP (",), "H"),
+    Question(
+        "CN improves the MLP without the ReLU on the prototypes, which only the release has",
+        ("main",),
+        ("CN beats the plain MLP, no final ReLU",),
+        "H",
+    ),
+    Question(
+        "CN improves the MLP of the paper's text to the letter (recipe “literal”)",
+        ("recipes",),
+        ("CN beats the plain MLP in the recipe literal",),
+        "H",
+    ),
+    Question("CN beats standardization alone", ("main",), ("CN beats standardization alone",), "H"),
+    Question("CN beats the proper variance alone", ("main",), ("CN beats the proper variance alone",), "H"),
+    Question("Without NS the plain MLP collapses", ("ns-an-cn",), ("Without NS",), "H"),
+    Question("AN helps the plain MLP", ("ns-an-cn",), ("AN helps the plain MLP",), "H"),
+    Question(
+        "γ = 5 beats γ = 1 and γ = 20 (1 to 3 layers)",
+        ("additional",),
+        ("Linear: γ", "2-layer MLP: γ", "3-layer MLP: γ"),
+        "H",
+    ),
+    Question(
+        "CN beats dynamic normalization, as printed and by the root",
+        ("additional",),
+        ("CN beats dynamic normalization",),
+        "H",
+    ),
+    Question(
+        "Linear and 2-layer models and CVC-ZSL need NS or AN",
+        ("tricks",),
+        ("Linear", "2-layer MLP", "CVC-ZSL is worse"),
+        "H",
+    ),
+    Question("CN helps RelationNet and CVC-ZSL", ("other-methods",), ("CN helps",), "H"),
+    Question(
+        "With standardized attributes the factor 1/d_a helps (1 to 3 layers)",
+        ("attribute-assumptions",),
+        ("Linear", "2-layer MLP", "3-layer MLP"),
+        "H",
+    ),
+    Question(
+        "The model trains in a minute, 50 times faster than a generative model",
+        ("training-time",),
+        ("The MLP with CN trains", "It trains"),
+    ),
+    Question(
+        f"NS and AN bring the linear model's logits to unit variance ({_THEORY})",
+        ("variance",),
+        ("Linear with NS",),
+        scored=_THEORY,
+    ),
+    Question(f"In a deep MLP they do not suffice ({_THEORY})", ("variance",), ("3-layer MLP with",), scored=_THEORY),
+    Question(f"CN restores unit variance ({_THEORY})", ("variance",), ("CN restores",), scored=_THEORY),
+    Question("The formula predicts the variance of all logits", ("variance-formula",), ("The f",), scored=_ALL),
+    Question(
+        "The formula predicts the variance between classes, which a softmax sees",
+        ("variance-formula",),
+        ("The f",),
+        scored=_BETWEEN,
+    ),
+    Question("Zero-shot MLPs have a rougher loss surface than classifiers", ("smoothness",), ("A zero-shot MLP",)),
+    Question("CN makes it smoother", ("smoothness",), ("CN makes it smoother",)),
+    Question(
+        "Attributes are neither normal nor independent", ("normality", "correlations", "histograms"), ("Attr", "Stand")
+    ),
+    *(
+        Question(f"{text}, settings from {grid}", ("czsl-table",), (claim,), unit, grid)
+        for text, claim, unit in (
+            ("CN lifts the mH of the paper's continual methods by 30 %", "CN lifts", "mH"),
+            ("CN lowers their forgetting", "CN lowers", ""),
+        )
+        for grid in (PROTOCOLS["paper"], PROTOCOLS["wider"])
+    ),
+)
+_HEADINGS: dict[Judgement, str] = {
+    "holds": "Hold",
+    "holds weakly": "Hold in part or weakly",
+    "does not hold": "Do not hold",
+}
+_OVERALL = (
+    "A claim holds here if it holds in all settings, weakly if it holds at least weakly in more than half of them. "
+    f"Seen scores are {SCORINGS['calibrated']}; in parentheses: {SCORINGS['released']}. All claims and the rule for a "
+    "single setting are listed below, and each table has its own verdicts."
+)
+
+
+def short_answer(artifacts: Sequence[Artifact]) -> str:
+    """The answer as Markdown; empty without verdicts."""
+    lines: dict[Judgement, list[str]] = {judgement: [] for judgement in _HEADINGS}
+    for question in QUESTIONS:
+        verdicts = [
+            verdict
+            for artifact in artifacts
+            if artifact.name in question.items
+            for verdict in artifact.verdicts
+            if verdict.claim.startswith(question.claims) and verdict.verdict != "not measured"
+            if question.scored in ("", verdict.scoring)
+        ]
+        if verdicts:
+            judgement, line = _line(question, verdicts)
+            lines[judgement].append(line)
+    blocks = [f"**{_HEADINGS[judgement]}**\n\n{''.join(group)}" for judgement, group in lines.items() if group]
+    return "\n".join(["## In short\n", f"{_OVERALL}\n", *blocks]) if blocks else ""
+
+
+def _line(question: Question, verdicts: Sequence[Verdict]) -> tuple[Judgement, str]:
+    released = [v for v in verdicts if v.scoring == SCORINGS["released"]]
+    headline = [v for v in verdicts if v.scoring != SCORINGS["released"]]
+    held = sum(v.verdict == "holds" for v in headline)
+    weak = sum(v.verdict == "holds weakly" for v in headline)
+    overall: Judgement = "does not hold"
+    if held == len(headline):
+        overall = "holds"
+    elif 2 * (held + weak) > len(headline):
+        overall = "holds weakly"
+    aside = f" ({_count(released)})" if released else ""
+    return overall, f"- {question.text}: {_count(headline)}{aside}{_numbers(question, headline)}.\n"
+
+
+def _count(verdicts: Sequence[Verdict]) -> str:
+    """Like: 3 of 5, weakly in 1."""
+    held, weak = (sum(v.verdict == judgement for v in verdicts) for judgement in ("holds", "holds weakly"))
+    settings = len({v.dataset for v in verdicts})
+    what = "" if settings == len(verdicts) else " cases"
+    return f"{held} of {len(verdicts)}{what}" + (f", weakly in {weak}" if weak else "")
+
+
+def _numbers(question: Question, verdicts: Sequence[Verdict]) -> str:
+    differences = [verdict.difference for verdict in verdicts if verdict.difference is not None]
+    if differences and question.unit:
+        low, high = min(differences), max(differences)
+        ends = signed(low) if signed(low) == signed(high) else f"{signed(low)} to {signed(high)}"
+        return f"; {question.unit} {ends}"
+    return "; " + "; ".join(f"{v.dataset}: {v.measured}" for v in verdicts) if len(verdicts) <= 4 else ""
