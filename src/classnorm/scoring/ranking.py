@@ -18,7 +18,7 @@ from classnorm.metrics import Calibration
 
 __all__ = ["Ranking", "best_classes"]
 
-_CHUNK = 1 << 18  # logits ranked at a time; fits a cache
+_CHUNK = 1 << 20  # logits ranked at a time; near a cache, and enough for several threads
 _SAFE = 60.0  # largest score whose exponential, times any number of classes, is a finite float32
 _SPARE = 3  # candidates beyond the best k; rows that are still undecided are sorted completely
 
