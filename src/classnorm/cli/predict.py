@@ -40,7 +40,7 @@ class Predict(Command):
       classnorm predict runs/mine/seed-0 features.npy
       classnorm predict runs/mine/seed-0 features.npy --descriptors new_classes.csv --top 3
       classnorm predict runs/mine/seed-0 features.parquet --only okapi zebra --json
-      classnorm predict runs/mine/seed-0 features.npy --top 5 --block-mb 64
+      classnorm predict runs/mine/seed-0 features.npy --top 5 --block-mb 16
 
     Notes:
       Prints CSV: row or image, rank, class, score, probability, and kind (seen or
@@ -66,7 +66,7 @@ class Predict(Command):
     """Side of the encoder's input in pixels, for --encoder."""
     weights: Annotated[Path | None, optional("FILE")] = None
     """Weights of the encoder, if the model was not trained with the default weights."""
-    block_mb: Annotated[int, tyro.conf.arg(metavar="MB")] = 256
+    block_mb: Annotated[int, tyro.conf.arg(metavar="MB")] = 64
     """Size of the blocks in which scores are computed; smaller ones are slower."""
     device: DeviceOption = "auto"
     output: OutputOptions

@@ -18,7 +18,8 @@ from classnorm.metrics import Calibration
 
 __all__ = ["Ranking", "best_classes"]
 
-_CHUNK = 1 << 19  # logits ranked at a time; fits a cache
+_CHUNK = 1 << 20  # logits ranked at a time; near a cache, and enough for several threads
+_SAFE = 60.0  # largest score whose exponential, times any number of classes, is a finite float32
 _SPARE = 3  # candidates beyond the best k; rows that are still undecided are sorted completely
 
 
@@ -44,7 +45,7 @@ def best_classes(
     k, width = min(k, n_classes), min(k + _SPARE, n_classes)
     factors, shifts = calibration.factors_and_shifts(seen)
     scale, shift = (torch.from_numpy(part / temperature).to(logits) for part in (factors, -shifts))
-    size = 1 << ((n_classes // width).bit_length() + 1) // 2  # large groups make few maxima, small ones few candidates
+    size = 1 << (n_classes // width).bit_length() // 2  # large groups make few maxima, small ones few candidates
     maxima, log_sums = _group_maxima(logits, scale, shift, size)
     columns = _members(maxima.topk(min(width, maxima.shape[1]), dim=1).indices, size, n_classes)
     rough = torch.addcmul(shift[columns], logits.gather(1, columns), scale[columns])
@@ -81,7 +82,11 @@ def _group_maxima(logits: Tensor, scale: Tensor, shift: Tensor, size: int) -> tu
         rough = torch.addcmul(shift, raw, scale, out=work[: len(raw)])
         torch.amax(torch.unflatten(rough[:, :grouped], 1, (-1, size)), dim=2, out=groups)
         torch.amax(torch.cat([groups, rough[:, grouped:]], dim=1), dim=1, keepdim=True, out=high)
-        torch.sum(rough.sub_(high).exp_(), dim=1, keepdim=True, out=total)
+        if float(high.abs().max()) < _SAFE:
+            high.zero_()  # the exponentials need no shift
+        else:
+            rough.sub_(high)
+        torch.sum(rough.exp_(), dim=1, keepdim=True, out=total)
     return maxima, highest.double() + sums.double().log()
 
 

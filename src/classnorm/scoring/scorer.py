@@ -62,9 +62,9 @@ class Scorer:
     calibration: Calibration = field(default_factory=Calibration)
     temperature: float = 1.0
     """Divides the calibrated scores before the softmax; changes probabilities, not predictions."""
-    block_bytes: int = 1 << 28
+    block_bytes: int = 1 << 26
     """Memory of a block of scores, prototypes or rows: for any number of rows, work beyond the vectors of the classes
-    takes a few blocks. Smaller ones are slower: for 20,000 classes 256 MB hold 3,000 rows, 8 MB only 100."""
+    takes a few blocks. Much smaller ones are slower: for 20,000 classes 64 MB hold 800 rows, 8 MB only 100."""
 
     @classmethod
     def of(cls, job: FitJob, model: ZeroShotModel) -> Self:
