@@ -29,8 +29,11 @@ from scipy.optimize import nnls
 
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.methods import FitContext, FitJob, resolve
+from classnorm.methods.settings.kernel import KernelConfig
 
 D_A, HIDDEN, BATCH = 300, 1024, 256
+KERNEL = KernelConfig()
+LARGE = 4096  # batch of `classnorm` in several processes
 BANDWIDTH = 1.25e9  # bytes per second between machines, 10 Gbit/s
 GRID = [(2_000, 10_000), (50, 200, 800), (512, 2048)]  # rows, seen classes, feature dimensions
 BEYOND = [(30_000, 400, 1024), (10_000, 1600, 1024), (60_000, 200, 2048)]
@@ -61,9 +64,13 @@ def work(method: str, size: Size, batch: int = BATCH) -> Work:
         return Work(
             [rows * seen * d_z, rows * d_z], [steps * seen * weights, steps * weights, steps], steps * 8 * weights
         )
-    # Moments of the rows, the refinement by batches; eigenvectors of features and of the kernel.
-    rank = min(seen, 2000)
-    return Work([rows * d_z**2, rows * seen * d_z, rows * d_z], [d_z**3, rank**3, 1.0], 8 * d_z**2)
+    # Moments of the rows, then the refinement by steps; eigenvectors of features and of the kernel.
+    rank, steps = min(seen, KERNEL.landmarks), KERNEL.epochs * math.ceil(rows / batch)
+    k = min(KERNEL.dimensions, d_z)
+    weights = (k + rank) * k
+    divided: list[float] = [rows * d_z**2, KERNEL.epochs * rows * (seen + k) * k, rows * d_z]
+    repeated = [d_z**3, rank**3, steps * seen * rank * k, steps * weights, 1.0]
+    return Work(divided, repeated, 8 * d_z**2 + steps * 4 * weights)
 
 
 def seconds(method: str, size: Size) -> float:
@@ -100,7 +107,7 @@ def modelled(method: str, cost: np.ndarray, size: Size, processes: int = 1, batc
 def together(method: str, size: Size, processes: int) -> float:
     """Wall seconds of a training under torchrun, one thread each, as the command reports them."""
     data = f"synthetic:classes={size.seen + 10},unseen=10,rows={size.rows},features={size.d_z},attributes={D_A}"
-    settings = ["--epochs", "1", "--batch-size", "4096"] if method == "classnorm" else []
+    settings = ["--epochs", "1", "--batch-size", str(LARGE)] if method == "classnorm" else []
     command = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), "-m", "classnorm", "train", data]
     command += ["--method", method, *settings, "--calibration", "none", "--json", "--quiet"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -127,10 +134,9 @@ def draw(results: dict[str, Any], path: Path) -> None:
         axes[1].loglog(rows[inside], np.array(times)[inside], "-", color=color, label=f"{method}, sizes measured")
         axes[1].loglog(rows, times, ":", color=color, label=f"{method}, modelled")
         workers = np.unique(np.logspace(0, 2, 21).astype(int))
-        for batch, style in ((BATCH, ":"), (65_536, "--")) if method == "classnorm" else ((BATCH, ":"),):
+        for batch, style in ((BATCH, ":"), (65_536, "--")):
             billion = [modelled(method, cost, Size(10**9, 1000, 2048), int(n), batch) / 3600 for n in workers]
-            label = f"{method}, batch {batch:,}" if method == "classnorm" else method
-            axes[2].loglog(workers, billion, style, color=color, label=label)
+            axes[2].loglog(workers, billion, style, color=color, label=f"{method}, batch {batch:,}")
     limits = axes[0].get_xlim()
     axes[0].plot(limits, limits, "k", lw=0.5)
     axes[0].set(title="Model against measurement", xlabel="measured CPU s", ylabel="modelled CPU s")
@@ -159,7 +165,7 @@ def main() -> None:
             errors = [abs(point["modelled"] / point["measured"] - 1) for point in result[name]]
             result[f"{name}_median_error"], result[f"{name}_largest_error"] = float(np.median(errors)), max(errors)
         result["imagenet"] = modelled(method, cost, Size(*IMAGENET))
-        batch = 4096 if method == "classnorm" else BATCH
+        batch = LARGE if method == "classnorm" else BATCH
         result["processes"] = [
             {
                 "n": n,
