@@ -131,8 +131,10 @@ def draw(results: dict[str, Any], path: Path) -> None:
         rows = np.logspace(4, 9, 26)
         times = [modelled(method, cost, Size(int(n), 1000, 2048)) for n in rows]
         inside = rows <= max(p["size"][0] for p in result["beyond"])
-        axes[1].loglog(rows[inside], np.array(times)[inside], "-", color=color, label=f"{method}, sizes measured")
-        axes[1].loglog(rows, times, ":", color=color, label=f"{method}, modelled")
+        axes[1].loglog(
+            rows[inside], np.array(times)[inside], "-", color=color, label=f"{method}, in the measured range"
+        )
+        axes[1].loglog(rows, times, ":", color=color, label=f"{method}, extrapolated")
         workers = np.unique(np.logspace(0, 2, 21).astype(int))
         for batch, style in ((BATCH, ":"), (65_536, "--")):
             billion = [modelled(method, cost, Size(10**9, 1000, 2048), int(n), batch) / 3600 for n in workers]
