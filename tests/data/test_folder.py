@@ -3,6 +3,7 @@
 import json
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,3 +187,15 @@ def test_synthesized_rows_are_near_the_mean_of_their_class(tmp_path):
     assert (seen[distances.argmin(axis=1)] == data.labels[test]).mean() > 0.9
     assert data.sizes["unseen_classes"] == 3
     assert len(test) == pytest.approx(len(train) / 4, abs=12)
+
+
+def test_a_path_is_never_the_name_of_an_embedded_dataset(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_folder(synthetic(CONFIG), tmp_path / "glyphs-light")
+    assert load("./glyphs-light").sizes == load(Path("glyphs-light")).sizes == synthetic(CONFIG).sizes
+    assert load("glyphs-light").sizes != synthetic(CONFIG).sizes
+
+
+def test_a_folder_is_not_named_like_a_bundle(tmp_path):
+    with pytest.raises(OutputError, match=r"data\.npz: a folder is written here; choose a name without \.npz"):
+        save_folder(synthetic(CONFIG), tmp_path / "data.npz")

@@ -39,7 +39,8 @@ def test_synthetic_takes_its_settings_from_the_name() -> None:
 
 def test_an_unknown_dataset_lists_the_choices(tmp_path: Path) -> None:
     with pytest.raises(
-        DataError, match=r"nothing: no such dataset; use glyphs, glyphs-light, a folder .*or an \.npz bundle"
+        DataError,
+        match=r"nothing: no such dataset; use glyphs, .*an \.npz bundle or a folder bundle",
     ):
         load(tmp_path / "nothing")
 

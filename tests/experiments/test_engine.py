@@ -218,3 +218,8 @@ def test_a_task_that_diverged_is_not_tried_again_one_that_failed_otherwise_is(da
     assert (tmp_path / "task-0" / "tries.txt").read_text() == "tried\n"
     assert json.loads((tmp_path / "task-0" / ERROR).read_text())["kind"] == "DivergedError"
     assert run_converging([tasks[0], Note(dataset, 1)], tmp_path, Engine(jobs=1)).keys() == {"task-0"}
+
+
+def test_the_address_of_a_cluster_needs_the_backend_ray():
+    with pytest.raises(ConfigError, match='`address` names a Ray cluster; add `backend="ray"`'):
+        Engine(address="127.0.0.1:6379")

@@ -53,7 +53,7 @@ def load(
         memory: GiB of rows of a folder bundle that may be loaded at once, for methods that need them all.
     """
     name = str(source)
-    if name in glyphs.NAMES:
+    if name in glyphs.NAMES and not (isinstance(source, Path) and source.exists()):
         return glyphs.load(glyphs.NAMES[name])
     kind, _, settings = name.partition(":")
     if kind == "synthetic":
@@ -72,5 +72,5 @@ def load(
     if path.with_name(f"{path.name}.parts").is_dir():
         raise DataError(f"{path}: is not complete; run the command that writes it again")
     near = difflib.get_close_matches(name, (*glyphs.NAMES, "synthetic"), n=1, cutoff=0.7)
-    choices = "use glyphs, glyphs-light, a folder with att_splits.mat, or an .npz bundle"
+    choices = "use glyphs, glyphs-light, a folder with att_splits.mat, an .npz bundle or a folder bundle"
     raise DataError(f"{path}: no such dataset; {f'did you mean {near[0]}?' if near else choices}")

@@ -129,6 +129,8 @@ class FolderWriter:
     """Writes a folder bundle. With a key, an interrupted writer of the same key has left its shards to resume from."""
 
     def __init__(self, path: Path, key: str | None = None) -> None:
+        if path.suffix == ".npz":
+            raise OutputError(f"{path}: a folder is written here; choose a name without .npz")
         if path.exists() and not is_folder_bundle(path) and not (path.is_dir() and not any(path.iterdir())):
             raise OutputError(f"{path}: exists and is not a folder bundle; choose another location or delete it")
         self.path, self.resumable = path, key is not None

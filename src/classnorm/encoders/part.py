@@ -29,7 +29,7 @@ class PartOf:
         """Parse ``3/16``."""
         number, _, of = text.partition("/")
         if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-            raise ConfigError(f"`shard` is {text!r}; write 3/16 for the third of sixteen parts")
+            raise ConfigError(f"`shard` is {text!r}; write 3/16 for the third of sixteen parts (1 to 16)")
         return cls(int(number), int(of), split)
 
     def rows(self, n: int) -> IntArray:

@@ -30,7 +30,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from classnorm.cluster import Cluster
 from classnorm.data import ZeroShotDataset
-from classnorm.errors import ClassNormError, DivergedError
+from classnorm.errors import ClassNormError, ConfigError, DivergedError
 from classnorm.files import locked, make_folder, replacing, write_json
 from classnorm.plugins import LoadedPlugins
 from classnorm.progress import OnProgress, Progress
@@ -86,6 +86,10 @@ class Engine:
     """Address of a running Ray cluster; by default a local cluster is started."""
     gpus: float = 0.0
     """GPUs of a task on Ray; a fraction shares one, 0 computes on the CPU."""
+
+    def __post_init__(self) -> None:
+        if self.backend == "local" and self.address is not None:
+            raise ConfigError('`address` names a Ray cluster; add `backend="ray"` to use it')
 
     def run(self, tasks: Sequence[Task], root: Path) -> None:
         """Run the tasks in folders below `root`. It may end early if a worker dies."""
