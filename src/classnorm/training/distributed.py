@@ -9,6 +9,7 @@ PyTorch is imported when it is needed: commands that do not train load this modu
 
 from __future__ import annotations
 
+import gc
 import itertools
 import signal
 import time
@@ -152,6 +153,8 @@ def joined(device: Device = "auto") -> Iterator[tuple[Processes, Device]]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends anyway, with the message of this error
         raise
     dist.destroy_process_group()  # not after an error: it would wait for processes that are gone
+    _store = None
+    gc.collect()  # ends the threads of the group now: at the end of the interpreter they may abort the process
     signal.signal(signal.SIGTERM, previous)
 
 
