@@ -17,7 +17,6 @@ import tyro
 
 from classnorm.cli.console import notice
 from classnorm.data import AttributesKey, ZeroShotDataset, load
-from classnorm.data.glyphs import NAMES
 from classnorm.data.row_store import MEMORY
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.plugins import load_plugin
@@ -70,8 +69,7 @@ class DataOptions:
 
     def load(self, source: str, quiet: bool = True) -> ZeroShotDataset:
         """Load a dataset and, unless quiet, print its notices."""
-        path_or_name = Path(source) if Path(source).exists() and source not in NAMES else source
-        dataset = load(path_or_name, features=self.features, attributes=self.attributes, memory=self.memory)
+        dataset = load(source, features=self.features, attributes=self.attributes, memory=self.memory)
         notice(*dataset.notices, quiet=quiet)
         return dataset
 

@@ -7,6 +7,7 @@ wait for each other task by task.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import os
@@ -143,19 +144,24 @@ def _settle(call: Future[Outcome], function: Callable[[Item], Outcome], item: It
 
 
 _MAPPED: WeakKeyDictionary[ZeroShotDataset, ZeroShotDataset] = WeakKeyDictionary()
-"""Dataset → the same in a file, which is deleted with the dataset."""
+"""Dataset → the same in files, which are deleted with the dataset."""
 
 
 def _mapped(dataset: ZeroShotDataset) -> ZeroShotDataset:
-    """The dataset with its arrays in a file, which worker processes map instead of receiving them with each batch."""
+    """The dataset with its rows in files, which worker processes map instead of receiving them with each batch."""
     if not isinstance(dataset.features, np.ndarray) or isinstance(dataset.features, np.memmap):
         return dataset  # its features are in a file already
     if dataset not in _MAPPED:
         folder = tempfile.mkdtemp(prefix="classnorm-")
         resource_tracker.register(folder, "folder")  # deletes it even if this process is killed
         weakref.finalize(dataset, _delete, folder)
-        joblib.dump(dataset, Path(folder) / "dataset")
-        _MAPPED[dataset] = joblib.load(Path(folder) / "dataset", mmap_mode="r")
+        mapped = copy.copy(dataset)  # with what it has computed, like its checksum
+        for name in ("features", "images"):
+            if (array := getattr(dataset, name)) is not None:
+                file = Path(folder) / f"{name}.npy"
+                np.save(file, array, allow_pickle=False)
+                object.__setattr__(mapped, name, np.load(file, mmap_mode="r"))
+        _MAPPED[dataset] = mapped
     return _MAPPED[dataset]
 
 
