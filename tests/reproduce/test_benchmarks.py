@@ -80,6 +80,18 @@ def test_the_embedded_dataset_overrides_settings():
     assert benchmark.changes == {"hidden": 512, "epochs": 25}
 
 
+def test_other_datasets_have_light_mlps_on_demand_and_say_so(zoo, tmp_path):
+    save_gbu(zoo, tmp_path / "CUB", "hog")
+    full, light = find_benchmarks(["CUB", "CUB:hog"], tmp_path, None, ["CUB:hog"])
+    assert (full.changes, full.label, full.is_light) == ({}, "CUB (hog)", False)
+    assert (light.changes, light.label, light.is_light) == ({"hidden": 512, "epochs": 25}, "CUB (hog, light)", True)
+
+
+def test_light_datasets_are_among_the_others():
+    with pytest.raises(ConfigError, match="dataset 'CBU'"):
+        find_benchmarks(["CUB"], None, None, ["CBU"])
+
+
 def test_two_datasets_with_the_same_name_are_an_error(zoo, tmp_path):
     for name in ("a.npz", "b.npz"):
         save_bundle(zoo, tmp_path / name)

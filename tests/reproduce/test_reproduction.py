@@ -51,6 +51,30 @@ def test_every_variant_is_measured_with_every_seed(reproduce, tiny, tmp_path):
     assert Measured.of(json.loads(json.dumps(measured.as_dict()))) == measured
 
 
+def test_known_numbers_are_not_measured_again(reproduce, tiny, tmp_path):
+    first = measure(reproduce(tmp_path / "first", tiny, seeds=1), "a table", [CN])
+    known = {runs.key: runs for runs in first.runs.values()}
+    again = replace(reproduce(tmp_path / "again", tiny, seeds=1), known=known)
+    measured = measure(again, "a table", [THREE_LAYERS, CN])
+    assert list(measured.runs) == [(THREE_LAYERS.label, "tiny"), (CN.label, "tiny")]
+    assert measured.runs[CN.label, "tiny"] == first.runs[CN.label, "tiny"]
+    [result] = find_results([again.runs])
+    assert result.document["recipe"] == THREE_LAYERS.label
+
+
+def test_numbers_of_other_seeds_or_settings_are_not_taken_for_known(reproduce, tiny, tmp_path):
+    groups = [
+        measure(reproduce(tmp_path, tiny, **effort), "a table", [variant]).runs[variant.label, "tiny"]
+        for effort, variant in (
+            ({"seeds": 1}, CN),
+            ({"seeds": 2}, CN),
+            ({"seeds": 1, "changes": {"lr": 1e-3}}, CN),
+            ({"seeds": 1}, THREE_LAYERS),
+        )
+    ]
+    assert len({group.key for group in groups}) == 4
+
+
 def test_the_same_fits_are_scored_calibrated_and_as_released(reproduce, tiny, tmp_path):
     reproduction = reproduce(tmp_path, tiny, seeds=1)
     [group] = measure(reproduction, "a table", [CN]).runs.values()

@@ -20,7 +20,7 @@ from classnorm.report.artifacts import markdown_page, reproduction_page, verdict
 from classnorm.report.tables import rich_table
 from classnorm.reproduce.benchmarks import EMBEDDED, find_benchmarks
 from classnorm.reproduce.catalog import CATALOG
-from classnorm.reproduce.page import TITLE, Numbers, render, write_numbers
+from classnorm.reproduce.page import TITLE, Numbers, known_runs, render, write_numbers
 from classnorm.reproduce.published import PAPER_BENCHMARKS
 from classnorm.reproduce.reproduction import QUICK, Effort, Reproduction
 from classnorm.results.artifact import Artifact
@@ -44,8 +44,9 @@ class Reproduce(Command):
       Writes DIR/NAME (tables, plots, data.json) and DIR/index.html. DIR/runs keeps
       every training: tables share them, and an interrupted command continues when
       it is run again. With --docs FILE.md, the numbers of each table and figure go
-      to FILE/NAME.json, and the page is generated from all that are there; render
-      only generates it, and includes FILE/introduction.md, which is yours.
+      to FILE/NAME.json, and the page is generated from all that are there; rows
+      whose numbers are there already are not trained again. render only generates
+      the page, and includes FILE/introduction.md, which is yours.
     """
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional, optional("NAME…")] = ()
@@ -55,6 +56,8 @@ class Reproduce(Command):
     data: Annotated[tuple[str, ...], optional("NAME…")] = ()
     """SUN, CUB, AWA1, AWA2 (in --data-root; also NAME:FEATURES or NAME:FEATURES:DESCRIPTORS.npz), glyphs-light or any
     DATA of train (default: these five)."""
+    light: Annotated[tuple[str, ...], optional("NAME…")] = ()
+    """Those of --data whose MLPs have 512 units and 25 epochs, as on the embedded datasets."""
     features: Annotated[str | None, optional("NAME")] = None
     """Feature file of the GBU folders (default: res101, or the only one)."""
     image_split: Annotated[Path | None, optional("FILE")] = None
@@ -130,7 +133,9 @@ class Reproduce(Command):
         """The arguments that decide the numbers, without the places of files on this machine."""
         data = " ".join(benchmark.argument for benchmark in reproduction.benchmarks)
         arguments = ["--data-root xlsa17/data"] if self.data_root is not None else []
-        arguments += [f"--data {data}", f"--seeds {reproduction.effort.seeds}"]
+        light = " ".join(benchmark.argument for benchmark in reproduction.benchmarks if benchmark.is_light)
+        arguments += [f"--data {data}", *([f"--light {light}"] if light else [])]
+        arguments += [f"--seeds {reproduction.effort.seeds}"]
         arguments += [f"--features {self.features}"] if self.features is not None else []
         arguments += [f"--epochs {self.epochs}"] if self.epochs is not None else []
         arguments += [f"--image-split {self.image_split.name}"] if self.image_split is not None else []
@@ -144,8 +149,10 @@ class Reproduce(Command):
             effort = dataclasses.replace(effort, seeds=self.seeds)
         if self.epochs is not None:
             effort = dataclasses.replace(effort, changes={**effort.changes, "epochs": self.epochs})
-        benchmarks = find_benchmarks(self.data or (*PAPER_BENCHMARKS, EMBEDDED), self.data_root, self.features)
-        reproduction = Reproduction(benchmarks, effort, self.engine, self.out, announce, self.image_split)
+        names = self.data or (*PAPER_BENCHMARKS, EMBEDDED)
+        benchmarks = find_benchmarks(names, self.data_root, self.features, self.light)
+        known = known_runs(self.docs.with_suffix("")) if self.docs is not None else {}
+        reproduction = Reproduction(benchmarks, effort, self.engine, self.out, announce, self.image_split, known)
         notice(*reproduction.missing, quiet=self.output.quiet)
         if not reproduction.available:
             raise ConfigError("no dataset found; add glyphs-light to --data, which needs no files")

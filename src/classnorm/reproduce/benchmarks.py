@@ -14,18 +14,19 @@ import numpy as np
 from classnorm.data import ZeroShotDataset, load
 from classnorm.data.descriptions import match_names
 from classnorm.data.table_files import read_descriptors
-from classnorm.errors import ConfigError, DataError
+from classnorm.errors import ConfigError, DataError, unknown_name
 from classnorm.metrics import Calibration
 from classnorm.reproduce.measured import Setting
 from classnorm.reproduce.published import PAPER_BENCHMARKS
 
-__all__ = ["EMBEDDED", "Benchmark", "find_benchmarks"]
+__all__ = ["EMBEDDED", "LIGHT", "Benchmark", "find_benchmarks"]
 
 EMBEDDED = "glyphs-light"
+_EMBEDDED = "glyphs"  # how the names of embedded datasets start
 _SPLITS = "att_splits.mat"
 _RELEASED_SCALES = {"SUN": 0.95, "AWA1": 0.95, "AWA2": 0.95}
-_LIGHT: dict[str, Any] = {"hidden": 512, "epochs": 25}
-"""Settings of `make run`, for the embedded dataset."""
+LIGHT: dict[str, Any] = {"hidden": 512, "epochs": 25}
+"""Light MLPs: the settings of `make run`, for embedded and other datasets."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,15 @@ class Benchmark:
     @property
     def label(self) -> str:
         """Dataset, features and descriptors other than attributes, since scores on different ones do not compare."""
-        features = self.features or self.dataset.provenance.get("features", "own features")
-        return f"{self.name.partition(':')[0]} ({features}{(self.descriptors and f', {self.descriptors.stem}') or ''})"
+        parts = [self.features or self.dataset.provenance.get("features", "own features")]
+        parts += [self.descriptors.stem] if self.descriptors else []
+        parts += ["light"] if self.is_light else []
+        return f"{self.name.partition(':')[0]} ({', '.join(parts)})"
+
+    @property
+    def is_light(self) -> bool:
+        """Whether its MLPs are light though it is not embedded, where all are."""
+        return self.changes == LIGHT and not self.name.startswith(_EMBEDDED)
 
     @property
     def argument(self) -> str:
@@ -78,20 +86,24 @@ class Benchmark:
         return self.source if isinstance(self.source, Path) and (self.source / _SPLITS).is_file() else None
 
 
-def find_benchmarks(names: Sequence[str], data_root: Path | None, features: str | None) -> list[Benchmark]:
+def find_benchmarks(
+    names: Sequence[str], data_root: Path | None, features: str | None, light: Sequence[str] = ()
+) -> list[Benchmark]:
     """Find a benchmark for each name: a dataset of the paper in `data_root`, or any source that `data.load` accepts.
 
     The name of a dataset of the paper may be followed by a feature file and a file of descriptors: ``CUB:resnet50`` or
-    ``CUB:resnet50:cub_sentences.npz``.
+    ``CUB:resnet50:cub_sentences.npz``. Those in `light` have light MLPs.
     """
+    unknown = [name for name in light if name not in names]
+    if unknown:
+        raise unknown_name("dataset", unknown[0], names, "`light` names some of `data`")
     if data_root is not None and not data_root.is_dir():
         raise DataError(f"{data_root}: no such folder; `data_root` holds CUB/att_splits.mat, SUN/att_splits.mat, …")
-    benchmarks = [
-        _paper_benchmark(name, data_root, features)
-        if name.partition(":")[0] in PAPER_BENCHMARKS
-        else _other(name, features)
-        for name in dict.fromkeys(names)
-    ]
+    benchmarks = []
+    for name in dict.fromkeys(names):
+        is_of_paper = name.partition(":")[0] in PAPER_BENCHMARKS
+        found = _paper_benchmark(name, data_root, features) if is_of_paper else _other(name, features)
+        benchmarks.append(replace(found, changes=LIGHT) if name in light else found)
     repeated = [name for name, count in Counter(benchmark.name for benchmark in benchmarks).items() if count > 1]
     if repeated:
         raise ConfigError(f"two of the datasets are called {repeated[0]!r}; run them one at a time")
@@ -101,8 +113,8 @@ def find_benchmarks(names: Sequence[str], data_root: Path | None, features: str 
 def _other(name: str, features: str | None) -> Benchmark:
     path = Path(name)
     source = path if path.exists() else name
-    if name.startswith("glyphs"):
-        return Benchmark(name, source, changes=_LIGHT)
+    if name.startswith(_EMBEDDED):
+        return Benchmark(name, source, changes=LIGHT)
     benchmark = Benchmark(name, source, _feature_file(path, features) if path.is_dir() else "")
     return replace(benchmark, name=benchmark.dataset.name, loaded=benchmark.dataset)
 

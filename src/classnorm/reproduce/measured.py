@@ -40,6 +40,8 @@ class SeedRuns:
     """Name → one number per seed; None if undefined."""
     diverged: int = 0
     """Number of runs whose training diverged; their scores are 0."""
+    key: str = ""
+    """Identifies everything that determines the numbers, so that they need not be measured again."""
 
     @classmethod
     def of(cls, results: Sequence[Result | None], released: Calibration) -> SeedRuns:
@@ -48,6 +50,11 @@ class SeedRuns:
         names = next((list(document) for document in documents if document), list(_CALIBRATED))
         numbers = {name: [0.0 if d is None else json_number(d[name]) for d in documents] for name in names}
         return cls(numbers, sum(result is None for result in results))
+
+    @classmethod
+    def stored(cls, entry: Mapping[str, Any]) -> SeedRuns:
+        """As `Measured.as_dict` stores it."""
+        return cls(entry["numbers"], entry["diverged"], entry.get("key", ""))
 
     @property
     def n(self) -> int:
@@ -96,12 +103,12 @@ class Measured:
         return {
             "settings": [asdict(setting) for setting in self.settings],
             "runs": [
-                {"row": row, "setting": name, "diverged": runs.diverged, "numbers": dict(runs.numbers)}
+                {"row": row, "setting": name, "key": runs.key, "diverged": runs.diverged, "numbers": dict(runs.numbers)}
                 for (row, name), runs in self.runs.items()
             ],
         }
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Measured:
-        runs = {(e["row"], e["setting"]): SeedRuns(e["numbers"], e["diverged"]) for e in document["runs"]}
+        runs = {(e["row"], e["setting"]): SeedRuns.stored(e) for e in document["runs"]}
         return cls([Setting(**setting) for setting in document["settings"]], runs)

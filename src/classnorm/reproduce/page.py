@@ -15,9 +15,10 @@ from classnorm.report.draw import draw
 from classnorm.report.plots import png
 from classnorm.reproduce.answer import short_answer
 from classnorm.reproduce.catalog import CATALOG
+from classnorm.reproduce.measured import SeedRuns
 from classnorm.results.artifact import Artifact
 
-__all__ = ["TITLE", "Numbers", "page_text", "read_numbers", "render", "write_numbers"]
+__all__ = ["TITLE", "Numbers", "known_runs", "page_text", "read_numbers", "render", "write_numbers"]
 
 TITLE = "Class Normalization for (Continual)? Generalized Zero-Shot Learning: the paper, regenerated"
 _FORMAT = "classnorm-numbers"
@@ -67,6 +68,12 @@ def _lines(value: Any) -> str:
 def read_numbers(folder: Path) -> list[Numbers]:
     """The numbers in a folder, in the order of the catalog."""
     return [_read(folder / f"{name}.json", name) for name in CATALOG if (folder / f"{name}.json").is_file()]
+
+
+def known_runs(folder: Path) -> dict[str, SeedRuns]:
+    """The runs of all tables in a folder, by their keys."""
+    stored = (entry for made in read_numbers(folder) for entry in made.numbers.get("runs", ()))
+    return {entry["key"]: SeedRuns.stored(entry) for entry in stored if entry.get("key")}
 
 
 def _read(path: Path, name: str) -> Numbers:

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 from classnorm.errors import TrainingError
 from classnorm.experiments.engine import Engine, Task, run_converging
 from classnorm.experiments.experiment import Experiment
+from classnorm.files import digest
 from classnorm.methods import MethodConfig, method_named, resolve
+from classnorm.metrics import Calibration
 from classnorm.progress import Announce
 from classnorm.reproduce.benchmarks import Benchmark
 from classnorm.reproduce.measured import Measured, SeedRuns
@@ -73,6 +75,8 @@ class Reproduction:
     """Starts the progress display of a batch of runs."""
     image_split: Path | None = None
     """Official training and test images of CUB, for its class stream."""
+    known: Mapping[str, SeedRuns] = field(default_factory=dict)
+    """Numbers that were measured before, by the keys of their runs."""
 
     @property
     def available(self) -> list[Benchmark]:
@@ -139,13 +143,19 @@ def measure(reproduction: Reproduction, stage: str, variants: Sequence[Variant])
         for name, benchmark in benchmarks.items()
         for variant in variants
     }
-    results = reproduction.run(stage, groups, may_diverge=True)
-    runs = {}
-    for (label, name), group in results.items():
-        numbers = SeedRuns.of(group, benchmarks[name].released)
-        share = _schedule_share(groups[label, name][0])
-        runs[label, name] = replace(numbers, numbers={**numbers.numbers, "schedule": [share] * numbers.n})
-    return Measured([benchmark.setting for benchmark in reproduction.benchmarks], runs)
+    keys = {row: _key(group, benchmarks[row[1]].released) for row, group in groups.items()}
+    unknown = {row: group for row, group in groups.items() if keys[row] not in reproduction.known}
+    results = reproduction.run(stage, unknown, may_diverge=True)
+    runs = {row: reproduction.known[key] for row, key in keys.items() if key in reproduction.known}
+    for row, group in results.items():
+        measured = SeedRuns.of(group, benchmarks[row[1]].released)
+        numbers = {**measured.numbers, "schedule": [_schedule_share(groups[row][0])] * measured.n}
+        runs[row] = replace(measured, numbers=numbers, key=keys[row])
+    return Measured([benchmark.setting for benchmark in reproduction.benchmarks], {row: runs[row] for row in groups})
+
+
+def _key(experiments: Sequence[Experiment], released: Calibration) -> str:
+    return digest([[experiment.key for experiment in experiments], str(released)])[:16]
 
 
 def _shortened(config: MethodConfig, share: float) -> MethodConfig:
