@@ -24,6 +24,7 @@ SAYS = {
     "Dynamic Normalization": {"normalization", "init"},
     "Xavier": {"init"},
     "Kaiming": {"init"},
+    "light: ": {"hidden", "epochs"},
     "closed form": {"closed_form"},
     "no square root": {"power"},
     "whitening": {"whitening"},

@@ -18,15 +18,14 @@ from classnorm.errors import ConfigError, DataError, unknown_name
 from classnorm.metrics import Calibration
 from classnorm.reproduce.measured import Setting
 from classnorm.reproduce.published import PAPER_BENCHMARKS
+from classnorm.reproduce.variants import LIGHT
 
-__all__ = ["EMBEDDED", "LIGHT", "Benchmark", "find_benchmarks"]
+__all__ = ["EMBEDDED", "Benchmark", "find_benchmarks"]
 
 EMBEDDED = "glyphs-light"
 _EMBEDDED = "glyphs"  # how the names of embedded datasets start
 _SPLITS = "att_splits.mat"
 _RELEASED_SCALES = {"SUN": 0.95, "AWA1": 0.95, "AWA2": 0.95}
-LIGHT: dict[str, Any] = {"hidden": 512, "epochs": 25}
-"""Light MLPs: the settings of `make run`, for embedded and other datasets."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ __all__ = [
     "DYNAMIC",
     "DYNAMIC_ROOT",
     "INITIALIZED",
+    "LIGHT",
+    "LIGHT_MLPS",
     "LINEAR",
     "LONGER",
     "PROPER_VARIANCE",
@@ -33,6 +35,10 @@ __all__ = [
     "without_an",
     "without_tricks",
 ]
+
+
+LIGHT: dict[str, Any] = {"hidden": 512, "epochs": 25}
+"""Light MLPs: the settings of `make run`, for embedded and other datasets."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,9 @@ def in_recipe(recipe: str) -> tuple[Variant, Variant]:
     cn = Variant(f"{recipe}: 3-layer MLP + CN", recipe=recipe)
     return cn.derive(f"{recipe}: 3-layer MLP", normalization="none", init="torch"), cn
 
+
+LIGHT_MLPS = tuple(v.derive(f"light: {v.label}", **LIGHT) for v in (THREE_LAYERS, CN))
+"""As on the embedded and some other datasets, to compare with full MLPs."""
 
 RELATIONNET = Variant("RelationNet", method="relationnet", published="RelationNet (official code)")
 RELATIONNET_CN = replace(
