@@ -9,7 +9,7 @@ from classnorm.data import SyntheticConfig, synthetic, validation_dataset
 from classnorm.errors import TrainingError
 from classnorm.experiments.engine import Engine
 from classnorm.experiments.search import SearchConfig, search
-from classnorm.methods import Choice, Range, resolve
+from classnorm.methods import METHODS, Choice, Range, resolve
 from classnorm.metrics import choose_calibration, side_scores
 from classnorm.scoring import fit
 
@@ -123,3 +123,11 @@ def test_two_processes_find_the_same_as_one(dataset, tmp_path, monkeypatch):
         for jobs in (1, 2)
     ]
     assert results[0] == results[1]
+
+
+def test_a_search_starts_no_trial_after_its_seconds_are_over(dataset, tmp_path):
+    settings = SearchConfig(trials=9, batch=2, splits=1, seconds=1e-6)
+    trials, _ = search(dataset, "eszsl", resolve(dataset, "eszsl")[1], METHODS["eszsl"].space, settings, tmp_path, ONE)
+    assert len(trials) == 2
+    again, _ = search(dataset, "eszsl", resolve(dataset, "eszsl")[1], METHODS["eszsl"].space, settings, tmp_path, ONE)
+    assert again == trials

@@ -133,6 +133,7 @@ def _document(experiment: Experiment, fitted: CalibratedFit, scores: GZSLScores)
         "calibration": str(fitted.scorer.calibration),
         "validation": fitted.validation,
         "train_seconds": round(fitted.train_seconds, 3),
+        "cpu_seconds": round(fitted.cpu_seconds, 3),
         "fit_seconds": round(fitted.fit_seconds, 3),
         "parameters": sum(p.numel() for p in fitted.scorer.model.parameters()),
         "threads": torch.get_num_threads(),

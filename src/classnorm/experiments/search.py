@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -32,6 +34,9 @@ from classnorm.training import pick_device
 __all__ = ["SearchConfig", "Trial", "ValidationTask", "search", "trials_csv", "write_recipe"]
 
 
+_SECONDS = "seconds.json"
+
+
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:
     """Settings of a search."""
@@ -40,6 +45,8 @@ class SearchConfig:
     """tpe samples by the results of earlier trials (Optuna); grid tries all combinations."""
     trials: int = 25
     """Number of trials of tpe."""
+    seconds: float = 0.0
+    """CPU seconds of fits after which tpe starts no further trial; 0 is no limit."""
     batch: int = 4
     """Trials that tpe samples at a time; they run in parallel, and the next batch learns from them."""
     splits: int = 3
@@ -55,6 +62,8 @@ class SearchConfig:
         for name in ("trials", "batch", "splits"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"`{name}` is {getattr(self, name)}; it must be at least 1")
+        if self.seconds < 0:
+            raise ConfigError(f"`seconds` is {self.seconds}; it must be at least 0")
 
 
 @dataclass(frozen=True)
@@ -94,9 +103,18 @@ class ValidationTask:
     def run(self, folder: Path) -> None:
         from classnorm.scoring.calibrated import validate  # PyTorch
 
-        sides = validate(self.job, self.split, FitContext(pick_device())).sides
+        started = time.process_time()
+        try:
+            sides = validate(self.job, self.split, FitContext(pick_device())).sides
+        finally:
+            write_json(folder / _SECONDS, round(time.process_time() - started, 3))
         arrays = {key: value for key, value in asdict(sides).items() if isinstance(value, np.ndarray)}
         write_arrays(folder / self.marker, arrays)
+
+    def seconds(self, root: Path) -> float:
+        """CPU seconds of the fit; 0 if they were not recorded."""
+        path = root / self.name / _SECONDS
+        return float(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else 0.0
 
     def sides(self, root: Path) -> SideScores:
         with np.load(root / self.name / self.marker, allow_pickle=False) as archive:
@@ -120,6 +138,8 @@ class _Rounds:
     progress: OnProgress | None
     total: int
     done: int = 0
+    seconds: float = 0.0
+    """CPU seconds of all fits."""
     trials: list[Trial] = field(default_factory=list)
 
     def run(self, candidates: Candidates, splits: range, sides: dict[int, list[SideScores]]) -> dict[int, str]:
@@ -134,6 +154,7 @@ class _Rounds:
         report = self._report if self.progress else None
         failed = run_tasks([fit for group in fits.values() for fit in group], self.root, self.engine, report)
         self.done += len(candidates) * len(splits)
+        self.seconds += sum(fit.seconds(self.root) for group in fits.values() for fit in group)
         errors = {}
         for number, group in fits.items():
             messages = [failed[fit.name].message for fit in group if fit.name in failed]
@@ -221,20 +242,24 @@ def _tpe(rounds: _Rounds, space: Space) -> None:
         recipe = {name: getattr(rounds.base, name) for name in space}
         study.enqueue_trial({name: value for name, value in recipe.items() if value in space[name]})
     startup = max(4, min(10, config.trials // 3))
+    whole = range(config.splits)
+    stages = [range(split, split + 1) for split in whole] if config.prune else [whole]
     for number, start in enumerate(range(0, config.trials, config.batch)):
+        if config.seconds and rounds.seconds >= config.seconds:
+            break
         seed = config.seed * 100_003 + number
         study.sampler = optuna.samplers.TPESampler(n_startup_trials=startup, constant_liar=True, seed=seed)
         sampled = [study.ask(distributions) for _ in range(min(config.batch, config.trials - start))]
         live = {trial.number: trial for trial in sampled}
         sides: dict[int, list[SideScores]] = {}
-        for split in range(config.splits):
+        for splits in stages:
             candidates = {n: dict(trial.params) for n, trial in live.items()}
-            for n, message in rounds.run(candidates, range(split, split + 1), sides).items():
+            for n, message in rounds.run(candidates, splits, sides).items():
                 study.tell(live.pop(n), state=optuna.trial.TrialState.FAIL)
-                rounds.trials.append(Trial(n, candidates[n], "failed", splits=split, error=message))
+                rounds.trials.append(Trial(n, candidates[n], "failed", splits=splits.start, error=message))
             for n, trial in list(live.items()):
-                trial.report(rounds.score(sides[n])[1], step=split)
-                if split + 1 < config.splits and trial.should_prune():
+                trial.report(rounds.score(sides[n])[1], step=splits.stop - 1)
+                if splits.stop < config.splits and trial.should_prune():
                     study.tell(live.pop(n), state=optuna.trial.TrialState.PRUNED)
                     rounds.add(n, candidates[n], "pruned", sides[n])
         for n, trial in live.items():

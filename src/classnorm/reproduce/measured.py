@@ -16,7 +16,7 @@ Scoring = Literal["calibrated", "released"]
 SCORINGS: dict[Scoring, str] = {"calibrated": "calibrated by validation", "released": "as released, s fixed"}
 """Two ways to score the same fits. The first is the headline: the paper chooses s by cross-validation."""
 _CALIBRATED = ("unseen", "seen", "harmonic")  # the scores that depend on the calibration
-_FACTS = ("train_seconds", "fit_seconds", "parameters")
+_FACTS = ("train_seconds", "fit_seconds", "cpu_seconds", "parameters")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class SeedRuns:
     def of(cls, results: Sequence[Result | None], released: Calibration) -> SeedRuns:
         """The numbers of run folders; None is a diverged run."""
         documents = [None if result is None else _numbers(result, released) for result in results]
-        names = next((list(document) for document in documents if document), list(_CALIBRATED))
+        measured = [document for document in documents if document]
+        names = [n for n in measured[0] if all(n in d for d in measured)] if measured else list(_CALIBRATED)
         numbers = {name: [0.0 if d is None else json_number(d[name]) for d in documents] for name in names}
         return cls(numbers, sum(result is None for result in results))
 
@@ -80,7 +81,7 @@ def _numbers(result: Result, released: Calibration) -> dict[str, float]:
     validation = result.document.get("validation") or {}
     if validation.get("harmonic") is not None:
         numbers["validation harmonic"] = validation["harmonic"]
-    return numbers | {name: float(result.document[name]) for name in _FACTS}
+    return numbers | {name: float(result.document[name]) for name in _FACTS if name in result.document}
 
 
 @dataclass(frozen=True)

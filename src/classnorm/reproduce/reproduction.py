@@ -41,8 +41,10 @@ class Effort:
     smoothness_every: int = 25
     formula_dimension: int = 8192
     """Largest dimension at which the variance formula is tested on Gaussian vectors."""
-    search_trials: int = 4
-    """Trials of every method on the leaderboard."""
+    search_trials: int = 40
+    """Most trials of a method on the leaderboard."""
+    search_seconds: float = 60.0
+    """CPU seconds after which a method on the leaderboard starts no further trial; 0 is no limit."""
     stream_epochs: int = 5
 
 
@@ -56,6 +58,7 @@ QUICK = Effort(
     smoothness_every=10,
     formula_dimension=1024,
     search_trials=2,
+    search_seconds=0.0,
     stream_epochs=1,
 )
 
