@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from classnorm.data import Split, SyntheticConfig, synthetic
 from classnorm.errors import ConfigError, DataError
@@ -56,6 +57,17 @@ def fitted(dataset):
 def test_the_same_seed_gives_the_same_scores_to_the_bit(dataset, fitted, method):
     again = fit(dataset, method, seed=0, **fast(method))
     assert np.array_equal(again.scores(dataset.features), fitted(method).scores(dataset.features))
+
+
+@each_method
+def test_rows_outside_training_do_not_change_a_bit_of_the_weights(dataset, fitted, method):
+    features = dataset.features.copy()
+    outside = np.setdiff1d(np.arange(dataset.n_rows), dataset.split.train)
+    features[outside] = np.random.default_rng(1).uniform(0.0, 9.0, (len(outside), dataset.d_z))
+    other = fit(replace(dataset, features=features), method, **fast(method)).model.state_dict()
+    weights = fitted(method).model.state_dict()
+    assert other.keys() == weights.keys()
+    assert all(torch.equal(other[name], weights[name]) for name in weights)
 
 
 @each_method
