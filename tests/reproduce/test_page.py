@@ -11,7 +11,7 @@ from scipy import stats
 from classnorm.errors import DataError
 from classnorm.reproduce.answer import QUESTIONS, short_answer
 from classnorm.reproduce.catalog import CATALOG
-from classnorm.reproduce.page import Numbers, page_text, read_numbers, render, write_numbers
+from classnorm.reproduce.page import Numbers, known_runs, page_text, read_numbers, render, write_numbers
 from classnorm.reproduce.table_specs import TABLES
 from classnorm.results.artifact import Artifact
 from classnorm.results.verdicts import Verdict
@@ -45,6 +45,17 @@ def verdict_rows(page):
 
 def test_the_committed_page_is_generated_from_the_committed_numbers():
     assert DOCS.read_text(encoding="utf-8") == page_text(DOCS)
+
+
+def test_the_runs_of_all_tables_are_known_by_their_keys(tmp_path):
+    rows = [{"row": r, "setting": "a", "key": r, "diverged": 0, "numbers": {"harmonic": [1.0]}} for r in ("x", "y")]
+    write_numbers(tmp_path, Numbers("main", "", {"settings": [], "runs": rows[:1]}))
+    write_numbers(tmp_path, Numbers("ns-an-cn", "", {"settings": [], "runs": rows}))
+    write_numbers(tmp_path, Numbers("smoothness", "", {"runs": [{"key": ["a", 1], "mean": 2.0}]}))
+    assert {key: list(runs.values("harmonic")) for key, runs in known_runs(tmp_path).items()} == {
+        "x": [1.0],
+        "y": [1.0],
+    }
 
 
 def test_every_picture_of_the_page_is_committed():
