@@ -24,7 +24,7 @@ def reproduction(reproduce, tiny, tmp_path_factory):
 @pytest.fixture(scope="module")
 def times(reproduction):
     with pytest.MonkeyPatch.context() as patch:
-        timed = (training_cost.TIMED[0], Timed("f-CLSWGAN, published schedule", "fclswgan", "reference", 1))
+        timed = (training_cost.TIMED[0], Timed("f-CLSWGAN, published schedule", "fclswgan", "reference", 1, stride=2))
         patch.setattr(training_cost, "TIMED", timed)
         yield json.loads(json.dumps(measure_training_time(reproduction), allow_nan=False))
 
@@ -41,6 +41,7 @@ def test_all_models_are_timed_in_turn_and_a_part_of_a_schedule_is_extrapolated(t
         )
         assert row[-1].text == ("measured" if entries[0]["run"] == entries[0]["epochs"] else "extrapolated")
     assert [row[-1].text for row in table.body] == ["measured", "extrapolated"]
+    assert float(table.body[1][2].text) == pytest.approx(0.5, abs=0.01)  # half of the rows for one epoch
 
 
 def test_the_claims_on_times_are_about_the_whole_schedule(times):
