@@ -32,6 +32,8 @@ LIGHT := glyphs-light --seeds 3 --hidden 512 --epochs 25
 run: $(READY)
 	$(BIN)/classnorm train $(LIGHT) --recipe baseline --out $(RUNS)/baseline
 	$(BIN)/classnorm train $(LIGHT) --recipe reference --out $(RUNS)/reference
+	$(BIN)/classnorm train $(LIGHT) --recipe baseline --final-relu False --out $(RUNS)/baseline-no-relu
+	$(BIN)/classnorm train $(LIGHT) --recipe reference --final-relu False --out $(RUNS)/reference-no-relu
 	$(BIN)/classnorm train glyphs-light --seeds 3 --method kernel --out $(RUNS)/kernel
 	$(BIN)/classnorm report $(RUNS) --out $(REPORT) --title "glyphs: baseline, Class Normalization, kernel prototypes"
 	@echo "open $(REPORT)/index.html"

@@ -12,7 +12,7 @@ from classnorm.reproduce.claims import Claim
 from classnorm.reproduce.measured import SCORINGS
 from classnorm.reproduce.paper_table import contradictions, measure_table, table_artifact
 from classnorm.reproduce.table_specs import TABLES, TableSpec
-from classnorm.reproduce.variants import CN, THREE_LAYERS
+from classnorm.reproduce.variants import CN, STANDARDIZED, THREE_LAYERS
 from classnorm.results.artifact import ranks
 
 SMALL = {"seeds": 2, "changes": {"hidden": 16, "epochs": 2, "lr": 3e-3}}
@@ -198,3 +198,15 @@ def test_the_paper_gives_the_plain_3_layer_mlp_different_figures():
 def test_a_row_that_agrees_with_the_other_tables_is_no_contradiction():
     notes = [text for spec in TABLES.values() if spec.of_the_paper for text in contradictions(spec)]
     assert not any("2-layer MLP +NS+AN γ = 5" in text for text in notes)
+
+
+def test_a_row_that_was_not_measured_yet_is_a_dash_and_a_note(reproduce, tiny, tmp_path):
+    spec = replace(TABLES["main"], variants=(THREE_LAYERS, CN), claims=())
+    data = measure_table(spec, reproduce(tmp_path, tiny, seeds=1))
+    claim = Claim("CN helps", CN, STANDARDIZED)
+    longer = replace(spec, variants=(*spec.variants, STANDARDIZED), claims=(claim,))
+    artifact = table_artifact(longer, data)
+    assert [row[1].text for row in artifact.tables[0].body][-1] == "–"
+    assert [row[0].text for row in artifact.tables[2].body] == [THREE_LAYERS.label, CN.label]
+    assert f"Not measured yet in all settings: {STANDARDIZED.label}." in artifact.notes
+    assert artifact.verdicts == []

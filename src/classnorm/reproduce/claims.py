@@ -23,13 +23,15 @@ class Claim:
     """PairedDifference in H at which the claim holds."""
 
     def verdicts(self, measured: Measured) -> list[Verdict]:
-        """One for each setting and each scoring."""
-        return [
-            harmonic_verdict(self.text, setting, better, worse, self.margin, scoring)
-            for setting in measured.available
-            for better, worse in [[measured.runs[v.label, setting.name] for v in (self.better, self.worse)]]
-            for scoring in SCORINGS
-        ]
+        """One for each scoring and each setting in which both were measured."""
+        verdicts = []
+        for setting in measured.available:
+            better, worse = (measured.runs.get((v.label, setting.name)) for v in (self.better, self.worse))
+            if better and worse:
+                verdicts += [
+                    harmonic_verdict(self.text, setting, better, worse, self.margin, scoring) for scoring in SCORINGS
+                ]
+        return verdicts
 
 
 def harmonic_verdict(

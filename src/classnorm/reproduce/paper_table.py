@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from classnorm.report.summary import SCORES
@@ -32,7 +32,7 @@ def table_artifact(spec: TableSpec, data: Mapping[str, Any]) -> Artifact:
     tables += [_detail(spec, setting, measured) for setting in measured.available]
     if spec.of_the_paper:
         tables.append(published_table(spec.name, f"The paper's figures ({FEATURES})"))
-    notes = [*spec.notes, *measured.missing]
+    notes = [*spec.notes, *measured.missing, *_unmeasured(spec, measured)]
     return Artifact(
         spec.name,
         spec.title,
@@ -44,13 +44,23 @@ def table_artifact(spec: TableSpec, data: Mapping[str, Any]) -> Artifact:
     )
 
 
+def _unmeasured(spec: TableSpec, measured: Measured) -> list[str]:
+    """A note on rows that a table has got since it was measured."""
+    labels = [
+        variant.label
+        for variant in spec.variants
+        if any((variant.label, setting.name) not in measured.runs for setting in measured.available)
+    ]
+    return [f"Not measured yet in all settings: {', '.join(labels)}."] if labels else []
+
+
 def _overview(spec: TableSpec, measured: Measured, scoring: Scoring) -> Table:
     """H in every setting, and the paper's on other features; a dash for a missing benchmark."""
     header, columns = ["measured here"], [[Cell(variant.label) for variant in spec.variants]]
     for setting in measured.settings:
         header.append(setting.label)
         missing = [Cell("–")] * len(spec.variants)
-        columns.append(missing if setting.missing else _harmonic_cells(spec, setting, measured, scoring))
+        columns.append(missing if setting.missing else _harmonic_cells(spec.variants, setting, measured, scoring))
     if spec.of_the_paper:
         for name in dict.fromkeys(setting.paper for setting in measured.settings if setting.paper):
             header.append(f"paper: {name} (ResNet-101)")
@@ -61,13 +71,14 @@ def _overview(spec: TableSpec, measured: Measured, scoring: Scoring) -> Table:
 
 
 def _detail(spec: TableSpec, setting: Setting, measured: Measured) -> Table:
-    """All scores in one setting, U, S and H under both scorings."""
+    """All scores in one setting, U, S and H under both scorings, of the rows that were measured there."""
     sided: tuple[str, ...] = ("unseen", "seen", "harmonic")
-    groups = [measured.runs[variant.label, setting.name] for variant in spec.variants]
+    variants = [variant for variant in spec.variants if (variant.label, setting.name) in measured.runs]
+    groups = [measured.runs[variant.label, setting.name] for variant in variants]
     shares = [group.values("schedule")[0] for group in groups]
-    harmonic = {scoring: _harmonic_cells(spec, setting, measured, scoring) for scoring in SCORINGS}
+    harmonic = {scoring: _harmonic_cells(variants, setting, measured, scoring) for scoring in SCORINGS}
     body = []
-    for i, (variant, group) in enumerate(zip(spec.variants, groups, strict=True)):
+    for i, (variant, group) in enumerate(zip(variants, groups, strict=True)):
         row = [Cell(variant.label)]
         for scoring in SCORINGS:
             row += [Cell(group.cell(score, scoring=scoring)) for score in sided[:2]] + [harmonic[scoring][i]]
@@ -86,10 +97,12 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2g} %"
 
 
-def _harmonic_cells(spec: TableSpec, setting: Setting, measured: Measured, scoring: Scoring) -> list[Cell]:
-    groups = [measured.runs[variant.label, setting.name] for variant in spec.variants]
-    places = ranks([group.mean("harmonic", scoring) for group in groups])
-    return [Cell(group.cell("harmonic", scoring=scoring), place) for group, place in zip(groups, places, strict=True)]
+def _harmonic_cells(variants: Sequence[Variant], setting: Setting, measured: Measured, scoring: Scoring) -> list[Cell]:
+    """H of each variant, ranked; a dash for one that was not measured."""
+    runs = [measured.runs.get((variant.label, setting.name)) for variant in variants]
+    groups = [group for group in runs if group]
+    places = iter(ranks([group.mean("harmonic", scoring) for group in groups]))
+    return [Cell(group.cell("harmonic", scoring=scoring), next(places)) if group else Cell("–") for group in runs]
 
 
 def contradictions(spec: TableSpec) -> list[str]:
