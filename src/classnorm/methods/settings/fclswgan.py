@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import MethodConfig, Recipes, late_method
-from classnorm.methods.settings.parts import DescriptorConfig
+from classnorm.methods.method import Recipes, late_method
+from classnorm.methods.settings.generative import GenerativeConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import require
 
@@ -14,37 +14,15 @@ __all__ = ["METHOD", "FCLSWGANConfig", "paper", "reference"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FCLSWGANConfig(MethodConfig, DescriptorConfig):
+class FCLSWGANConfig(GenerativeConfig):
     """Settings of f-CLSWGAN. The defaults are the recipe `reference`."""
 
-    epochs: int = 4
-    """Passes of the generator over the training rows; the critic makes `critic_steps` times as many."""
-    batch_size: int = 64
-    """Rows per step."""
-    lr: float = 3e-4
-    """Learning rate of generator and critic (Adam, β 0.5 and 0.999)."""
-    hidden: int = 1024
-    """Hidden units of the generator and of the critic."""
-    final_relu: bool = True
-    """ReLU on generated features, for non-negative features; recipes set it to match the data."""
-    critic_steps: int = 5
-    """Critic steps per generator step."""
-    gradient_penalty: float = 10.0
-    """Weight λ of the gradient penalty."""
     classification_weight: float = 1.0
     """Weight β of the classification loss of generated features."""
-    synthesized: int = 300
-    """Generated features per unseen class for the final classifier."""
-    classifier_lr: float = 1e-3
-    """Learning rate of the softmax classifiers."""
-    classifier_epochs: int = 25
-    """Passes of the softmax classifiers over their rows."""
 
     def check(self) -> None:
         super().check()
-        counts = ("epochs", "batch_size", "hidden", "critic_steps", "synthesized", "classifier_epochs")
-        limits = dict.fromkeys(counts, 1) | {"gradient_penalty": 0, "classification_weight": 0}
-        require(self, positive=["lr", "classifier_lr"], at_least=limits)
+        require(self, at_least={"classification_weight": 0})
 
 
 # Epochs of public generalized runs; we know of none in the publication.

@@ -1,0 +1,53 @@
+"""Settings shared by methods that generate features of unseen classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from classnorm.methods.method import MethodConfig
+from classnorm.methods.settings.parts import DescriptorConfig
+from classnorm.settings import require
+
+__all__ = ["GenerativeConfig", "SoftmaxRowsConfig"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftmaxRowsConfig(MethodConfig, DescriptorConfig):
+    """Settings of a softmax classifier trained on real and generated features."""
+
+    batch_size: int = 64
+    """Rows per step."""
+    synthesized: int = 300
+    """Generated features per unseen class for the final classifier."""
+    classifier_lr: float = 1e-3
+    """Learning rate of the softmax classifiers."""
+    classifier_epochs: int = 25
+    """Passes of the softmax classifiers over their rows."""
+
+    def check(self) -> None:
+        super().check()
+        counts = dict.fromkeys(("batch_size", "synthesized", "classifier_epochs"), 1)
+        require(self, positive=["classifier_lr"], at_least=counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerativeConfig(SoftmaxRowsConfig):
+    """Settings of a generator trained against a Wasserstein critic."""
+
+    epochs: int = 4
+    """Passes of the generator over the training rows; the critic makes `critic_steps` times as many."""
+    lr: float = 3e-4
+    """Learning rate of generator and critic (Adam, β 0.5 and 0.999)."""
+    hidden: int = 1024
+    """Hidden units of the generator and of the critic."""
+    final_relu: bool = True
+    """ReLU on generated features, for non-negative features; recipes set it to match the data."""
+    critic_steps: int = 5
+    """Critic steps per generator step."""
+    gradient_penalty: float = 10.0
+    """Weight λ of the gradient penalty."""
+
+    def check(self) -> None:
+        super().check()
+        limits = dict.fromkeys(("epochs", "hidden", "critic_steps"), 1) | {"gradient_penalty": 0}
+        require(self, positive=["lr"], at_least=limits)
