@@ -53,6 +53,7 @@ _NAMES = (
     "conse",
     "sync",
     "fclswgan",
+    "dcn",
     "kernel",
 )
 
