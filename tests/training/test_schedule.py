@@ -32,6 +32,12 @@ def test_the_cosine_schedule_starts_at_lr_halves_in_the_middle_and_ends_near_zer
     assert all(later < earlier for earlier, later in zip(rates, rates[1:], strict=False))
 
 
+def test_the_inverse_schedule_is_an_eighth_after_1500_steps_however_long_training_is():
+    config = TrainingConfig(lr=2.0, schedule="inverse")
+    for total in (2_000, 100_000):
+        assert [learning_rate(config, step, total) for step in (0, 1500)] == pytest.approx([2.0, 0.25])  # 16^(3/4) = 8
+
+
 @pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
 def test_the_fused_optimizer_takes_the_step_that_the_textbook_formula_takes(name):
     weights = torch.tensor([1.0, -2.0, 3.0])

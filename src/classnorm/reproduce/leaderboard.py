@@ -60,6 +60,7 @@ ENTRIES = (
     Entry("ESZSL", "eszsl"),
     Entry("SAE", "sae"),
     Entry("Kernel prototypes", "kernel"),
+    Entry("DCN", "dcn"),
     Entry("f-CLSWGAN", "fclswgan", seeds=1),
 )
 _DESIGNED = ("Kernel prototypes", "3-layer MLP + CN, best")

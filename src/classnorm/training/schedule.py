@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Schedule", "TrainingConfig", "learning_rate", "make_optimizer"]
 
 
-Schedule = Literal["constant", "step", "steps", "cosine"]
+Schedule = Literal["constant", "step", "steps", "cosine", "inverse"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,8 @@ class TrainingConfig:
     momentum: float = 0.9
     """Momentum of SGD."""
     schedule: Schedule = "step"
-    """Learning rate: `constant`, one drop by `lr_drop` (`step`), repeated drops (`steps`), or a `cosine` to 0."""
+    """Learning rate: `constant`, one drop by `lr_drop` (`step`), repeated drops (`steps`), a `cosine` to 0, or
+    `inverse`: times (1 + step/100)^(−3/4)."""
     lr_drop: float = 0.1
     """Factor of each learning-rate drop."""
     lr_drop_at: float = 0.5
@@ -62,6 +63,8 @@ def learning_rate(config: TrainingConfig, step: int, total_steps: int) -> float:
     """
     if config.schedule == "cosine":
         return config.lr * 0.5 * (1.0 + math.cos(math.pi * step / total_steps))
+    if config.schedule == "inverse":
+        return float(config.lr * (1.0 + 0.01 * step) ** -0.75)
     if config.schedule == "step" and step >= config.lr_drop_at * total_steps:
         return config.lr * config.lr_drop
     if config.schedule == "steps":
