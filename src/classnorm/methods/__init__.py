@@ -54,6 +54,7 @@ _NAMES = (
     "sync",
     "fclswgan",
     "kernel",
+    "epgn",
 )
 
 __getattr__ = late_names(__name__, ".model", *(f".{name}" for name in _NAMES))  # they need PyTorch
