@@ -57,6 +57,7 @@ _NAMES = (
     "cizsl",
     "dcn",
     "kernel",
+    "epgn",
 )
 
 __getattr__ = late_names(__name__, ".model", *(f".{name}" for name in _NAMES))  # they need PyTorch

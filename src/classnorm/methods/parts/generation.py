@@ -39,6 +39,7 @@ __all__ = [
     "build",
     "critic_loss",
     "generative_fit",
+    "wasserstein_loss",
 ]
 
 SLOPE = 0.2  # of LeakyReLU
@@ -88,10 +89,6 @@ def critic_loss(
 ) -> Tensor:
     """The critic's loss: mean score of generated minus that of real features, plus the gradient penalty.
 
-    With hidden units h = W_x x + W_a a + b and scores v·φ(h), the gradient with respect to x is W_xᵀ(φ′(h) ⊙ v). As φ′
-    is piecewise constant, the penalty needs no double backward pass. As h is linear in x, the hidden units of a point
-    between two features interpolate theirs.
-
     Args:
         real, fake: [b, d_z], of the same classes.
         descriptors: [b, d_a].
@@ -100,13 +97,30 @@ def critic_loss(
     from_descriptors = critic.descriptor(descriptors)
     hidden_real, hidden_fake = critic.feature(torch.cat([real, fake])).chunk(2)
     hidden_real, hidden_fake = hidden_real + from_descriptors, hidden_fake + from_descriptors  # [b, hidden]
-    v = critic.score.weight  # [1, hidden]
+    return wasserstein_loss(hidden_real, hidden_fake, critic.feature.weight, critic.score.weight, mix, penalty_weight)
+
+
+def wasserstein_loss(
+    hidden_real: Tensor, hidden_fake: Tensor, weight: Tensor, score: Tensor, mix: Tensor, penalty_weight: float
+) -> Tensor:
+    """The loss of a critic with one hidden layer, of its hidden units before the nonlinearity.
+
+    With hidden units h = W x + b and scores v·φ(h), the gradient with respect to x is Wᵀ(φ′(h) ⊙ v). As φ′ is piecewise
+    constant, the penalty needs no double backward pass. As h is linear in x, the hidden units of a point between two
+    inputs interpolate theirs.
+
+    Args:
+        hidden_real, hidden_fake: [b, hidden].
+        weight: W [hidden, d], of the part of the input that the penalty is about.
+        score: v [1, hidden].
+        mix: [b, 1] in [0, 1], the share of the real input in the point of the gradient.
+    """
     difference = F.leaky_relu(hidden_fake, SLOPE).mean(dim=0) - F.leaky_relu(hidden_real, SLOPE).mean(dim=0)
     with torch.no_grad():
-        slope = torch.lerp(hidden_fake, hidden_real, mix).gt(0).to(v.dtype).mul_(1.0 - SLOPE).add_(SLOPE)
-    gradient = (slope * v) @ critic.feature.weight  # [b, d_z]
+        slope = torch.lerp(hidden_fake, hidden_real, mix).gt(0).to(score.dtype).mul_(1.0 - SLOPE).add_(SLOPE)
+    gradient = (slope * score) @ weight  # [b, d]
     penalty = (gradient.norm(dim=1) - 1.0).square().mean()
-    loss: Tensor = difference @ v.squeeze(0) + penalty_weight * penalty
+    loss: Tensor = difference @ score.squeeze(0) + penalty_weight * penalty
     return loss
 
 
