@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fitted, TrainingRows, ZeroShotModel
+from classnorm.methods.parts.known import known_classes
 from classnorm.methods.settings.fclswgan import METHOD, FCLSWGANConfig
 from classnorm.nn import AttributeNormalization
 from classnorm.training import (
@@ -161,10 +162,8 @@ class FCLSWGANModel(ZeroShotModel):
         last = self._last
         if last and last[0].device == descriptors.device and torch.equal(last[0], descriptors):
             return last[1].clone()
-        # A class is known if its descriptor is, up to the rounding of a table: this needs exact differences.
-        distance = torch.cdist(descriptors, self.descriptors, compute_mode="donot_use_mm_for_euclid_dist")
-        nearest, index = distance.min(dim=1)
-        new = nearest > 1e-4 * self.descriptors.norm(dim=1)[index]
+        index = known_classes(descriptors, self.descriptors)
+        new = index < 0
         rows = torch.cat([self.classifier.weight, self.classifier.bias[:, None]], dim=1).detach()[index]
         if new.any():
             rows[new] = self._new_rows(descriptors[new])
