@@ -401,6 +401,38 @@ def test_a_folder_is_resumed_shard_by_shard(
     assert np.load(tmp_path / "x" / "features-00003.npy").shape == (6, 128)
 
 
+def test_maps_keep_the_features_of_every_position(classnorm: Command, zoo: Path, gbu: Path, tmp_path: Path) -> None:
+    source = ("extract", zoo, "--like", gbu, *SMALL, "--size", 32)
+    assert classnorm(*source, "--out", tmp_path / "pooled.npz").code == 0
+    outcome = classnorm(*source, "--maps", "--out", tmp_path / "maps")
+    assert outcome.code == 0 and "2x2x128 dimensions" in outcome.err
+    pooled, maps = load(tmp_path / "pooled.npz"), load(tmp_path / "maps")
+    assert (maps.positions, pooled.positions, maps.features.dtype) == (4, 1, np.float16)
+    assert maps.provenance["maps"] == "2x2x128"
+    means = np.asarray(maps.features, dtype=np.float32).reshape(30, 4, 128).mean(axis=1)
+    np.testing.assert_allclose(means, pooled.features, rtol=2e-3, atol=1e-3)  # 11 bits of precision
+
+
+def test_a_model_of_maps_is_trained_and_sees_images_as_maps(
+    classnorm: Command, zoo: Path, gbu: Path, tmp_path: Path
+) -> None:
+    classnorm("extract", zoo, "--like", gbu, *SMALL, "--size", 32, "--maps", "--out", tmp_path / "maps")
+    settings = ("--method", "sgma", "--epochs", 2, "--hidden", 8, "--calibration", "none", "--device", "cpu")
+    outcome = classnorm("train", tmp_path / "maps", *settings, "--out", tmp_path / "run")
+    assert outcome.code == 0, outcome.err
+    model = tmp_path / "run" / "seed-0"
+    assert json.loads((model / "model.json").read_text())["config"]["positions"] == 4
+    by_image = json.loads(classnorm("predict", model, zoo, "--top", 5, "--json").out)
+    again = ("--encoder", "convnet", "--size", 32)
+    assert json.loads(classnorm("predict", model, zoo, "--top", 5, "--json", *again).out) == by_image
+    by_row = json.loads(classnorm("predict", model, tmp_path / "maps", "--top", 5, "--json").out)
+    files = load(tmp_path / "maps").image_files
+    assert files is not None
+    scores = {(answer["image"], answer["class"]): answer["score"] for answer in by_image}
+    for answer in by_row:
+        assert scores[files[answer["row"]], answer["class"]] == pytest.approx(answer["score"], abs=0.02)  # float16
+
+
 @pytest.fixture
 def parts(classnorm: Command, zoo: Path, tmp_path: Path) -> list[Path]:
     """Three parts of the zoo, with a picture that cannot be read, described by the names of the folders."""
@@ -480,7 +512,8 @@ def test_parts_that_do_not_make_a_whole_are_one_clear_error(
         (["--shard", "4/3", "--out", "{tmp}/x"], "--shard is '4/3'; write 3/16"),
         (["--shard", "x", "--out", "{tmp}/x"], "--shard is 'x'; write 3/16"),
         (["--shard", "1/31", "--out", "{tmp}/x"], "30 images cannot be divided into 31 parts"),
-        (["--shard", "1/3", "--out", "{tmp}/x.npz"], "--dtype need a folder"),
+        (["--shard", "1/3", "--out", "{tmp}/x.npz"], "--dtype and --maps need a folder"),
+        (["--maps", "--out", "{tmp}/x.npz"], "--dtype and --maps need a folder"),
         (["--rows-per-shard", 0, "--out", "{tmp}/x"], "--rows-per-shard is 0"),
         (["--out", "{zoo}"], "zoo: exists and is not a folder bundle"),
     ],

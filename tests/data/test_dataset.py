@@ -207,6 +207,18 @@ def test_sizes_count_what_was_given(arrays: Arrays) -> None:
     }
 
 
+def test_positions_come_from_the_shape_of_the_maps_in_the_provenance(arrays: Arrays) -> None:
+    arrays["features"] = np.ones((30, 2 * 3 * 5), np.float32)
+    assert build(arrays).positions == 1
+    assert build(arrays, provenance={"maps": "2x3x5"}).positions == 6
+
+
+@pytest.mark.parametrize("shape", ["2x2x2", "7", "1xx7", "-1x-1x7"])
+def test_a_shape_of_maps_that_does_not_fit_is_named(arrays: Arrays, shape: str) -> None:
+    with pytest.raises(DataError, match=rf"maps={shape} .* does not fit features of 7 dimensions"):
+        _ = build(arrays, provenance={"maps": shape}).positions
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.int32, np.uint8, bool, ">f4"])
 def test_other_types_of_features_become_float32(arrays: Arrays, dtype: Any) -> None:
     given_features = (arrays["features"] > 0.5).astype(dtype)

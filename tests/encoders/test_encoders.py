@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from classnorm.encoders import ConvNet, Encoder, load_encoder
+from classnorm.encoders import ConvNet, Encoder, frozen_encoder, load_encoder, recorded_encoder
 from classnorm.errors import ConfigError, ModelError
 
 
@@ -48,6 +50,31 @@ def test_lite0_pools_what_the_packaged_network_classifies(lite0: Encoder) -> Non
     assert {f"net.{key}" for key in state if not key.startswith("_fc.")} == own.keys()
     assert all(torch.equal(state[key.removeprefix("net.")], tensor) for key, tensor in own.items())
     assert lite0.weights == Path(file).name
+
+
+def test_maps_have_the_pooled_features_as_their_mean_over_positions(lite0: Encoder) -> None:
+    maps = lite0.with_maps()
+    images = lite0.preprocess(noise(2, 80))
+    with torch.inference_mode():
+        rows, pooled = maps.encode(images), lite0.encode(images)
+        grid = maps.module.maps(images)  # type: ignore[operator]
+    assert (maps.maps, maps.grid, maps.d_z) == ("2x2x1280", (2, 2), 5120)
+    torch.testing.assert_close(rows.view(2, 4, 1280).mean(dim=1), pooled, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(rows.view(2, 4, 1280)[:, 1], grid[:, :, 0, 1], rtol=0, atol=0)  # row by row
+    assert maps.checksum == lite0.checksum and maps.record() != lite0.record()
+
+
+def test_a_recorded_encoder_of_maps_gives_maps_again() -> None:
+    pooled = frozen_encoder("convnet", 32)
+    again, plain = (recorded_encoder(json.loads(json.dumps(e.record()))) for e in (pooled.with_maps(), pooled))
+    assert (again.grid, again.d_z) == ((2, 2), 512)
+    assert (plain.grid, plain.d_z) == (None, 128)
+
+
+def test_an_encoder_without_maps_says_so() -> None:
+    encoder = replace(load_encoder("convnet", 16), module=torch.nn.Flatten())
+    with pytest.raises(ConfigError, match="convnet has no feature maps"):
+        encoder.with_maps()
 
 
 @pytest.mark.parametrize(

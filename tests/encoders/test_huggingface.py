@@ -84,6 +84,19 @@ def test_a_resnet_gives_its_pooled_output(transformers: Any, resnet: Path) -> No
     assert (encoder.d_z, encoder.size) == (16, 56)
 
 
+def test_a_resnet_has_maps_and_a_transformer_says_that_it_has_none(
+    transformers: Any, resnet: Path, tmp_path: Path
+) -> None:
+    encoder = load_encoder(f"hf:{resnet}").with_maps()
+    images = torch.randn(2, 3, 56, 56)
+    with torch.inference_mode():
+        last = transformers.AutoModel.from_pretrained(resnet).eval()(images).last_hidden_state
+        torch.testing.assert_close(encoder.encode(images), last.permute(0, 2, 3, 1).flatten(1))
+    save(transformers.ViTModel(vit_config(transformers)), VIT, tmp_path)
+    with pytest.raises(ModelError, match="tokens instead of feature maps"):
+        load_encoder(f"hf:{tmp_path}").with_maps()
+
+
 def test_resnet18_takes_its_weights_from_a_folder(resnet: Path) -> None:
     assert load_encoder("resnet18", weights=resnet).checksum == load_encoder(f"hf:{resnet}").checksum
 

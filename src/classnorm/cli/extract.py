@@ -13,7 +13,7 @@ import tyro
 
 from classnorm.cli.console import notice, print_json, stage_progress
 from classnorm.cli.image_options import ImageOptions, notice_skipped
-from classnorm.cli.options import Command, DataOptions, OutputOptions, check_positive, optional
+from classnorm.cli.options import Command, DataOptions, Flag, OutputOptions, check_positive, optional
 from classnorm.cli.run_options import DeviceOption
 from classnorm.cluster import Cluster
 from classnorm.data.image_table import ImageTable
@@ -37,6 +37,7 @@ class Extract(Command):
       classnorm extract photos --descriptions animals.csv --out animals.npz
       classnorm extract CUB_200_2011 --like xlsa17/data/CUB --encoder efficientnet-lite2 --out cub.npz
       classnorm extract list.csv --encoder hf:facebook/dinov2-base --size 224 --out dino.npz --device cuda
+      classnorm extract photos --descriptions animals.csv --maps --out animals-maps
       classnorm extract photos --descriptions animals.csv --shard 3/16 --out part-3
       classnorm extract photos --out photos.npz --backend ray --address auto --gpus 1
 
@@ -56,8 +57,10 @@ class Extract(Command):
     """Bundle to write: a file, or a folder for features larger than memory."""
     shard: Annotated[str | None, optional("K/N")] = None
     """Extract only the K-th of N parts of the images, into a folder."""
-    dtype: DType = "float32"
-    """Precision of the features in a folder."""
+    maps: Flag = False
+    """Keep the features of every position instead of their mean, in a folder, for methods that look at parts (sgma)."""
+    dtype: Annotated[DType | None, optional("{float16,float32}")] = None
+    """Precision of the features in a folder (default: float32, with --maps float16)."""
     rows_per_shard: Annotated[int | None, optional("N")] = None
     """Rows of each shard of a folder (default: 128 MiB)."""
     batch_size: Annotated[int | None, optional("N")] = None
@@ -87,11 +90,14 @@ class Extract(Command):
         local = self.backend == "local"
         device = pick_device(self.device) if local else "cuda" if self.cluster.gpus else "cpu"
         encoder = self.image.load_encoder(tell)
+        if self.maps:
+            encoder = encoder.with_maps()
+        dtype = self.dtype or ("float16" if self.maps else "float32")
         from classnorm.encoders import extract_features, extract_folder
 
         extract: Callable[..., Extraction] = extract_features
         if self.out.suffix != ".npz":
-            extract = partial(extract_folder, part=part, dtype=self.dtype, rows_per_shard=self.rows_per_shard)
+            extract = partial(extract_folder, part=part, dtype=dtype, rows_per_shard=self.rows_per_shard)
         started = time.monotonic()
         with stage_progress("extract", self.output.quiet) as progress:
             result = extract(
@@ -116,8 +122,9 @@ class Extract(Command):
         is_file = self.out.suffix == ".npz" and not self.out.is_dir()
         if not is_file and self.out.suffix:
             raise ConfigError(f"--out {self.out}: must be a file that ends in .npz, or a folder")
-        if is_file and (self.shard is not None or self.rows_per_shard is not None or self.dtype != "float32"):
-            raise ConfigError(f"--out {self.out}: --shard, --rows-per-shard and --dtype need a folder")
+        for_folders = (self.shard, self.rows_per_shard, self.dtype, self.maps or None)
+        if is_file and any(value is not None for value in for_folders):
+            raise ConfigError(f"--out {self.out}: --shard, --rows-per-shard, --dtype and --maps need a folder")
 
     def _report(self, result: Extraction, encoder: Encoder, seconds: float) -> None:
         notice_skipped(result.skipped, self.output.quiet)
@@ -141,5 +148,5 @@ class Extract(Command):
         elif result.missing:
             hint = "use --descriptions FILE or --like DATA, or add these arrays"
             verdict = f"not yet a dataset for train: {', '.join(result.missing)} missing; {hint}"
-        summary = f"{result.images} images, {encoder.d_z} dimensions, {rate:.1f} images/s"
+        summary = f"{result.images} images, {encoder.maps or encoder.d_z} dimensions, {rate:.1f} images/s"
         notice(f"wrote {self.out}: {summary}", verdict, quiet=self.output.quiet)

@@ -136,7 +136,7 @@ class Predict(Command):
         if self.encoder is not None:
             encoder = frozen_encoder(self.encoder, self.size, self.weights)
             if encoder_file(self.model).is_file():
-                same_encoder(encoder, read_encoder(self.model))
+                return same_encoder(encoder, read_encoder(self.model))
             return encoder
         if self.size is not None:
             raise ConfigError("--size needs --encoder; by default the model knows its encoder and its size")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -212,6 +213,20 @@ class ZeroShotDataset:
     def d_a(self) -> int:
         """Descriptor dimension."""
         return int(self.descriptors.shape[1])
+
+    @cached_property
+    def positions(self) -> int:
+        """Positions of the feature map that a row holds, position by position; 1 for pooled features."""
+        shape = self.provenance.get("maps")
+        if shape is None:
+            return 1
+        sides = shape.split("x")
+        if len(sides) != 3 or not all(side.isdecimal() for side in sides) or math.prod(map(int, sides)) != self.d_z:
+            raise DataError(
+                f"{self.name}: maps={shape} in its provenance does not fit features of {self.d_z} dimensions; "
+                "it must be HEIGHTxWIDTHxCHANNELS"
+            )
+        return int(sides[0]) * int(sides[1])
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -98,12 +98,11 @@ def frozen_encoder(name: str, size: int | None = None, weights: str | Path | Non
 def recorded_encoder(record: Mapping[str, Any], weights: str | Path | None = None) -> Encoder:
     """Load the encoder described by `record`, from `Encoder.record`; weights and preprocessing must be the same."""
     encoder = frozen_encoder(record["name"], record["preprocessing"]["crop"], weights)
-    same_encoder(encoder, record)
-    return encoder
+    return same_encoder(encoder, record)
 
 
-def same_encoder(encoder: Encoder, record: Mapping[str, Any]) -> None:
-    """Raise a `ModelError` unless `encoder` matches `record`, from `Encoder.record`."""
+def same_encoder(encoder: Encoder, record: Mapping[str, Any]) -> Encoder:
+    """Return `encoder`, with maps if recorded; raise a `ModelError` unless it matches `record`, of `Encoder.record`."""
     if encoder.name != record["name"]:
         raise ModelError(f"encoder {encoder.name} is not the one that the features were made with, {record['name']}")
     if encoder.record()["sha256"] != record["sha256"]:
@@ -116,3 +115,4 @@ def same_encoder(encoder: Encoder, record: Mapping[str, Any]) -> None:
             f"encoder {encoder.name} prepares images otherwise than when the features were made, at "
             f"{record['preprocessing']['crop']} px; leave out `encoder` and `size`"
         )
+    return encoder.with_maps() if "maps" in record else encoder

@@ -30,9 +30,13 @@ class ConvNet(nn.Module):
             channels = width
         self.layers = nn.Sequential(*layers)
 
+    def maps(self, images: Tensor) -> Tensor:
+        """[n, channels, size, size] → [n, 128, height, width]."""
+        maps: Tensor = self.layers(images)
+        return maps
+
     def forward(self, images: Tensor) -> Tensor:
-        features: Tensor = self.layers(images)
-        return features.mean(dim=(2, 3))
+        return self.maps(images).mean(dim=(2, 3))
 
 
 def load_convnet(name: str, size: int | None = None, weights: Path | None = None) -> Encoder:

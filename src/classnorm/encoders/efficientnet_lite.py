@@ -23,9 +23,13 @@ class _EfficientNetLite(nn.Module):
         super().__init__()
         self.net = net
 
+    def maps(self, images: Tensor) -> Tensor:
+        """[n, 3, size, size] → [n, 1280, height, width]."""
+        maps: Tensor = self.net.extract_features(images)
+        return maps
+
     def forward(self, images: Tensor) -> Tensor:
-        features: Tensor = self.net.extract_features(images)
-        return features.mean(dim=(2, 3))
+        return self.maps(images).mean(dim=(2, 3))
 
 
 def load_efficientnet_lite(name: str, size: int | None = None, weights: Path | None = None) -> Encoder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +26,11 @@ class Encoder:
     """A network from images to features, with its preprocessing."""
 
     name: str
-    module: nn.Module  # [n, channels, size, size] → [n, d_z]
+    module: nn.Module  # [n, channels, size, size] → [n, d_z]; a method `maps`, if any, → [n, channels, height, width]
     preprocessing: Preprocessing
     d_z: int
     weights: str  # their source
+    grid: tuple[int, int] | None = None  # height and width of feature maps; None for pooled features
 
     @property
     def size(self) -> int:
@@ -45,6 +46,31 @@ class Encoder:
             digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 
+    def with_maps(self) -> Encoder:
+        """The same network, whose features are its last map before pooling: [n, height · width · channels]."""
+        import torch
+
+        if not hasattr(self.module, "maps"):
+            raise ConfigError(f"encoder {self.name} has no feature maps; use efficientnet-lite0 or another one")
+        side = self.size
+        with torch.inference_mode():
+            maps = _maps(self.module.eval(), torch.zeros(1, len(self.preprocessing.mean), side, side))
+        height, width, channels = maps.shape[1:]
+        return replace(self, d_z=height * width * channels, grid=(height, width))
+
+    def encode(self, images: Tensor) -> Tensor:
+        """[n, channels, size, size] → [n, d_z]."""
+        features: Tensor = self.module(images) if self.grid is None else _maps(self.module, images).flatten(1)
+        return features
+
+    @property
+    def maps(self) -> str | None:
+        """Shape of the feature maps as recorded with them, such as 7x7x1280; None for pooled features."""
+        if self.grid is None:
+            return None
+        height, width = self.grid
+        return f"{height}x{width}x{self.d_z // (height * width)}"
+
     def preprocess(self, images: npt.NDArray[Any] | Sequence[Image.Image]) -> Tensor:
         """Return [n, channels, size, size] from images, or from bytes [n, height, width, 3] or [n, height, width]."""
         return self.preprocessing(images)
@@ -57,7 +83,14 @@ class Encoder:
             "sha256": self.checksum,
             "d_z": self.d_z,
             "preprocessing": asdict(self.preprocessing),
+            **({} if self.maps is None else {"maps": self.maps}),
         }
+
+
+def _maps(module: Any, images: Tensor) -> Tensor:
+    """[n, channels, size, size] → [n, height, width, channels of the map]."""
+    maps: Tensor = module.maps(images).permute(0, 2, 3, 1)
+    return maps
 
 
 def required(module: str, extra: str, encoder: str) -> Any:

@@ -186,6 +186,7 @@ def _readable(
     readable = finish(table.take(rows) if len(rows) < len(table) else table)
     provenance = {
         "features": f"{encoder.name}, {encoder.size} px",
+        **({} if encoder.maps is None else {"maps": encoder.maps}),
         **readable.provenance,
         "images": signature,
         "encoder": json.dumps(encoder.record()),
@@ -351,7 +352,7 @@ def _encode(encoder: Encoder, images: list[npt.NDArray[np.uint8]], device: torch
         return np.zeros((0, encoder.d_z), dtype=np.float32)
     with torch.inference_mode():
         pixels = torch.from_numpy(np.stack(images)).to(device)
-        features: npt.NDArray[np.float32] = encoder.module(encoder.preprocessing.normalize(pixels)).cpu().numpy()
+        features: npt.NDArray[np.float32] = encoder.encode(encoder.preprocessing.normalize(pixels)).cpu().numpy()
     if not np.isfinite(features).all():
         raise ModelError(f"encoder {encoder.name} returns NaN or infinity; its weights ({encoder.weights}) are damaged")
     return features

@@ -31,6 +31,13 @@ class _Backbone(nn.Module):
         # Position embeddings are trained for one size and interpolated for others.
         self.options = {"interpolate_pos_encoding": True} if "interpolate_pos_encoding" in parameters else {}
 
+    def maps(self, images: Tensor) -> Tensor:
+        """[n, 3, size, size] → [n, channels, height, width], for convolutional networks."""
+        maps: Tensor = self.model(pixel_values=images, **self.options)["last_hidden_state"]
+        if maps.dim() != 4:
+            raise ModelError("this network has tokens instead of feature maps; use a convolutional one")
+        return maps
+
     def forward(self, images: Tensor) -> Tensor:
         output = self.model(pixel_values=images, **self.options)
         pooled: Tensor | None = output.get("pooler_output") if self.pooled else None

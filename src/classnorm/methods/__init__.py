@@ -56,6 +56,8 @@ _NAMES = (
     "lsrgan",
     "cizsl",
     "dcn",
+    "dvbe",
+    "sgma",
     "kernel",
     "epgn",
 )

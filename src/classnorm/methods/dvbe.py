@@ -1,0 +1,147 @@
+"""DVBE: a visual classifier for seen classes, whose entropy tells seen from unseen rows, and an alignment for unseen.
+
+Min, Yao, Xie, Wang, Zha, Zhang: Domain-aware Visual Bias Eliminating for Generalized Zero-Shot Learning, CVPR 2020.
+A classifier on second-order features gives p(c | z) over the seen classes. It is trained with an adaptive margin: the
+logit of the true class y, counted from the mean of the logits, is multiplied by exp(−(p(y | z) − 1)² / σ). An embedder
+P maps descriptors to feature space, trained with 1 − cos(z, P(a_y)). The scores are
+
+    seen c:    log p(c | z)
+    unseen c:  γ² cos(z, P(a_c)) − log Σ_seen exp(γ² cos(z, P(a_s))) + w H(z),    H(z) = −Σ_seen p log p
+
+so that a row whose entropy H is high goes to the unseen classes. With a large w the entropy alone decides, as
+published, and the bias of the calibration is the threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from classnorm.data import ZeroShotDataset
+from classnorm.methods.method import Fitted, TrainingRows
+from classnorm.methods.parts.embedding import EmbedderModel
+from classnorm.methods.parts.known import known_classes
+from classnorm.methods.settings.dvbe import METHOD, DVBEConfig
+from classnorm.nn import AttributeNormalization, cosine_logits, initialize_
+from classnorm.training import FitContext, seeded, train
+
+__all__ = ["METHOD", "DVBEConfig", "DVBEModel", "SecondOrderClassifier", "margin_cross_entropy"]
+
+_EPS = 1e-6  # keeps the slope of the square root finite at 0
+_CHUNK = 1 << 22  # products of channels at a time in evaluation
+
+
+class SecondOrderClassifier(nn.Module):
+    """A linear classifier on the products of two projections, after signed square root and scaling to length √channels.
+
+    The signed square root of a product is the product of signed square roots, and the norm of all products of two
+    vectors is the product of their norms, so both are taken before the products.
+    """
+
+    def __init__(self, d_z: int, channels: int, n_classes: int, seed: int) -> None:
+        super().__init__()
+        self.left = nn.Linear(d_z, channels)
+        self.right = nn.Linear(d_z, channels)
+        self.output = nn.Linear(channels * channels, n_classes)
+        generator = seeded(seed, 1)
+        for layer in (self.left, self.right, self.output):
+            initialize_(layer, "torch", generator=generator)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """[n, d_z] → logits [n, n_classes]."""
+        left, right = _rooted(self.left(features)), _rooted(self.right(features))  # [n, channels]
+        if torch.is_grad_enabled():
+            return self._classify(left, right)
+        size = max(1, _CHUNK // self.output.in_features)
+        blocks = zip(torch.split(left, size), torch.split(right, size), strict=True)
+        return torch.cat([self._classify(*block) for block in blocks])
+
+    def _classify(self, left: Tensor, right: Tensor) -> Tensor:
+        logits: Tensor = self.output((left[:, :, None] * right[:, None, :]).flatten(1))
+        return logits
+
+
+def _rooted(channels: Tensor) -> Tensor:
+    """The signed square root of each channel, scaled so that the products of two such rows have length √channels."""
+    return F.normalize(channels * (channels.abs() + _EPS).rsqrt(), dim=1) * channels.shape[1] ** 0.25
+
+
+def margin_cross_entropy(logits: Tensor, labels: Tensor, width: float) -> Tensor:
+    """Cross-entropy with an adaptive margin: rows of low probability p need a larger lead; width 0 has no margin.
+
+    The lead of the true class over the mean logit counts exp(−(p − 1)² / width) times.
+
+    >>> logits = torch.tensor([[1.0, -1.0]])
+    >>> plain = margin_cross_entropy(logits, torch.tensor([0]), 0.0)
+    >>> bool(margin_cross_entropy(logits, torch.tensor([0]), 0.5) > plain)
+    True
+    """
+    if not width:
+        return F.cross_entropy(logits, labels)
+    own = labels[:, None]
+    with torch.no_grad():
+        factor = (-(logits.softmax(dim=1).gather(1, own) - 1.0).square() / width).exp()
+    centred = logits - logits.mean(dim=1, keepdim=True)
+    return F.cross_entropy(centred.scatter(1, own, factor * centred.gather(1, own)), labels)
+
+
+class DVBEModel(EmbedderModel):
+    """The visual classifier, the embedder and the seen descriptors; all other classes are unseen."""
+
+    descriptors: Tensor  # [n_seen, d_a], raw
+
+    def __init__(
+        self,
+        config: DVBEConfig,
+        d_a: int,
+        d_z: int,
+        n_seen: int,
+        seed: int = 0,
+        descriptors: Tensor | None = None,
+    ) -> None:
+        super().__init__(config, d_a, d_z, seed, descriptors, final_relu=config.final_relu)
+        self.gamma, self.gate_weight = config.gamma, config.gate_weight
+        self.feature_normalization = AttributeNormalization(d_z, config.feature_normalization)
+        self.classifier = SecondOrderClassifier(d_z, config.channels, n_seen, seed)
+        self.register_buffer("descriptors", torch.zeros(n_seen, d_a) if descriptors is None else descriptors.clone())
+
+    def visual_logits(self, features: Tensor) -> Tensor:
+        """[n, d_z] → [n, n_seen]."""
+        logits: Tensor = self.classifier(self.feature_normalization(features))
+        return logits
+
+    def prototypes(self, descriptors: Tensor) -> Tensor:
+        """[n_classes, d_a] → [n_classes, d_z + 1], the embedding and the number of the seen class, −1 if unseen."""
+        number = known_classes(descriptors, self.descriptors)[:, None]
+        return torch.cat([super().prototypes(descriptors), number.to(descriptors.dtype)], dim=1)
+
+    def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
+        log_p = self.visual_logits(features).log_softmax(dim=1)
+        entropy = -(log_p.exp() * log_p).sum(dim=1, keepdim=True)  # [n, 1]
+        among_seen = cosine_logits(features, self.embedder(self.descriptors), self.gamma)
+        unseen = cosine_logits(features, prototypes[:, :-1], self.gamma) - among_seen.logsumexp(dim=1, keepdim=True)
+        number = prototypes[:, -1].long()
+        return torch.where(number >= 0, log_p[:, number.clamp_min(0)], unseen + self.gate_weight * entropy)
+
+
+def build(config: DVBEConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> DVBEModel:
+    """A model to load weights into."""
+    return DVBEModel(config, d_a, d_z, len(weights["descriptors"]))
+
+
+def fit(dataset: ZeroShotDataset, config: DVBEConfig, seed: int, context: FitContext) -> Fitted:
+    """Train both heads on the training rows."""
+    config.check()
+    rows = TrainingRows.of(dataset, context.device)
+    model = DVBEModel(config, dataset.d_a, dataset.d_z, len(rows.descriptors), seed, rows.descriptors)
+    model.to(context.device).feature_normalization.fit(rows.features)
+
+    def loss(features: Tensor, labels: Tensor) -> Tensor:
+        recognition = margin_cross_entropy(model.visual_logits(features), labels, config.margin_width)
+        own = model.embedder(rows.descriptors).index_select(0, labels)
+        return recognition + (1.0 - F.cosine_similarity(features, own)).mean()
+
+    return Fitted(model, train(model, loss, rows.features, rows.labels, config, seed=seed, context=context))
