@@ -42,6 +42,7 @@ __all__ = [
 
 _NAMES = (
     "classnorm",
+    "kernel",
     "relationnet",
     "cvc",
     "dem",
@@ -52,14 +53,13 @@ _NAMES = (
     "sae",
     "conse",
     "sync",
-    "fclswgan",
-    "lsrgan",
-    "cizsl",
     "dcn",
     "dvbe",
     "sgma",
-    "kernel",
     "epgn",
+    "fclswgan",
+    "lsrgan",
+    "cizsl",
 )
 
 __getattr__ = late_names(__name__, ".model", *(f".{name}" for name in _NAMES))  # they need PyTorch

@@ -76,7 +76,7 @@ QUESTIONS = (
         "H",
     ),
     Question(
-        "The model trains in a minute, 50 times faster than a generative model",
+        "The model trains in a minute, 50 times faster than other systems with their published schedules",
         ("training-time",),
         ("The MLP with CN trains", "It trains"),
     ),

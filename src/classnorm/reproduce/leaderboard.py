@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from classnorm.report.summary import SCORES
 from classnorm.reproduce.benchmarks import Benchmark
 from classnorm.reproduce.claims import harmonic_verdict
 from classnorm.reproduce.measured import Measured, SeedRuns, Setting
+from classnorm.reproduce.published import FEATURES, published
 from classnorm.reproduce.reproduction import Reproduction
+from classnorm.reproduce.variants import PUBLISHED_NAMES, RIVALS
 from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, ranks
 from classnorm.results.numbers import number_text
 from classnorm.results.run_folder import Result
@@ -60,10 +63,10 @@ ENTRIES = (
     Entry("ESZSL", "eszsl"),
     Entry("SAE", "sae"),
     Entry("Kernel prototypes", "kernel"),
-    Entry("DCN", "dcn"),
-    Entry("f-CLSWGAN", "fclswgan", seeds=1),
+    *(Entry(label, method) for label, method in RIVALS.items() if method not in ("relationnet", "cvc")),
 )
 _DESIGNED = ("Kernel prototypes", "3-layer MLP + CN, best")
+_CN = "3-layer MLP + CN"
 _PAIRS = ("RelationNet", "CVC-ZSL", "3-layer MLP")
 
 
@@ -91,7 +94,10 @@ def leaderboard(data: Mapping[str, Any]) -> Artifact:
         "leaderboard",
         "Leaderboard: every method, one protocol",
         "The paper compares its model with published figures of other methods; here all methods run on the same data.",
-        tables=[_table(setting, measured) for setting in measured.available],
+        tables=[
+            *(_table(setting, measured) for setting in measured.available),
+            *(_order(setting, measured) for setting in measured.available if setting.paper),
+        ],
         plots=[_plot(number, setting, measured) for number, setting in enumerate(measured.available)],
         verdicts=[verdict for setting in measured.available for verdict in _verdicts(setting, measured)],
         notes=[
@@ -199,6 +205,21 @@ def _table(setting: Setting, measured: Measured) -> Table:
     return Table(f"{setting.label}: percent, averaged over classes, mean ± std over seeds", header, body)
 
 
+def _order(setting: Setting, measured: Measured) -> Table:
+    """H of the systems of the paper's main table, here and as published, and how far their orders agree."""
+    standings, paper = _standings(setting, measured), published("main")
+    pairs = []
+    for label in RIVALS:
+        row = paper.get(PUBLISHED_NAMES.get(label, label))
+        if label in standings and row and row.cells.get(f"{setting.paper} H"):
+            pairs.append((label, float(row.cells[f"{setting.paper} H"]), standings[label].mean("harmonic")))
+    pairs.sort(key=lambda pair: -pair[1])
+    ordered = [a[2] > b[2] for a, b in combinations(pairs, 2) if a[1] != b[1]]
+    title = f"{setting.label}: the published order holds for {sum(ordered)} of {len(ordered)} pairs of systems"
+    body = [[label, number_text(before), number_text(here)] for label, before, here in pairs]
+    return Table.of(title, ["system", f"H in the paper ({FEATURES})", "H here"], body)
+
+
 def _plot(number: int, setting: Setting, measured: Measured) -> Plot:
     series = [
         Series(label, label.removesuffix(", best"), [runs.mean("cpu_seconds")], [runs.mean("harmonic")])
@@ -212,7 +233,8 @@ def _plot(number: int, setting: Setting, measured: Measured) -> Plot:
 def _verdicts(setting: Setting, measured: Measured) -> list[Verdict]:
     standings = _standings(setting, measured)
     pairs = [(f"Tuned, {label} is better with CN", f"{label} + CN", label) for label in _PAIRS]
-    pairs += [(f"Tuned, {label} beats the MLP with CN", label, "3-layer MLP + CN") for label in _DESIGNED]
+    pairs += [(f"Tuned, {label} beats the MLP with CN", label, _CN) for label in _DESIGNED]
+    pairs += [(f"Tuned, the MLP with CN beats {label}", _CN, label) for label in RIVALS]
     return [
         harmonic_verdict(text, setting, standings[better], standings[worse], 0.5, "calibrated")
         for text, better, worse in pairs

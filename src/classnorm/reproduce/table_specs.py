@@ -20,7 +20,7 @@ from classnorm.reproduce.variants import (
     PROPER_VARIANCE,
     RELATIONNET,
     RELATIONNET_CN,
-    RIVALS,
+    RIVAL_ROWS,
     STANDARDIZED,
     THREE_LAYERS,
     THREE_LAYERS_NO_RELU,
@@ -86,7 +86,7 @@ _SPECS = (
         "Generalized zero-shot results",
         "Only together do class standardization and the proper variance make a 3-layer MLP the best embedder, equal to "
         "generative models or better.",
-        (THREE_LAYERS, STANDARDIZED, PROPER_VARIANCE, CN, THREE_LAYERS_NO_RELU, CN_NO_RELU, *RIVALS),
+        (THREE_LAYERS, STANDARDIZED, PROPER_VARIANCE, CN, THREE_LAYERS_NO_RELU, CN_NO_RELU, *RIVAL_ROWS),
         (
             Claim("CN beats the plain MLP", CN, THREE_LAYERS, 2.0),
             Claim("CN beats the plain MLP, no final ReLU", CN_NO_RELU, THREE_LAYERS_NO_RELU, 2.0),

@@ -20,9 +20,11 @@ __all__ = [
     "LINEAR",
     "LONGER",
     "PROPER_VARIANCE",
+    "PUBLISHED_NAMES",
     "RELATIONNET",
     "RELATIONNET_CN",
     "RIVALS",
+    "RIVAL_ROWS",
     "STANDARDIZED",
     "THREE_LAYERS",
     "THREE_LAYERS_NO_RELU",
@@ -119,13 +121,28 @@ RELATIONNET_CN = replace(
 )
 CVC = Variant("CVC-ZSL", method="cvc", published="CVC-ZSL (official code)")
 CVC_CN = replace(CVC, label="CVC-ZSL + CN", recipe="class-norm", published="CVC-ZSL (official code) + CN")
-RIVALS = (
-    replace(RELATIONNET, published="RN", seeds=1),
-    replace(CVC, published="CVC-ZSL", seeds=1),
-    Variant("f-CLSWGAN", method="fclswgan", seeds=1),
+RIVALS = {
+    "DCN": "dcn",
+    "RelationNet": "relationnet",
+    "f-CLSWGAN": "fclswgan",
+    "CIZSL": "cizsl",
+    "CVC-ZSL": "cvc",
+    "SGMA": "sgma",
+    "EPGN": "epgn",
+    "DVBE": "dvbe",
+    "LsrGAN": "lsrgan",
+}
+"""The systems of the paper's main table: label → method."""
+PUBLISHED_NAMES = {"RelationNet": "RN"}
+"""Those that the paper abbreviates."""
+RIVAL_ROWS = (
+    *(
+        Variant(name, method=method, published=PUBLISHED_NAMES.get(name, ""), seeds=1)
+        for name, method in RIVALS.items()
+    ),
     Variant("Kernel prototypes (ours)", method="kernel", seeds=1),
 )
-"""Methods of the paper's main table that exist here, and ours."""
+"""These systems and our own method, in one run each."""
 _LONG = {"relationnet": 0.2, "cvc": 0.03}
 LONGER = tuple(
     Variant(f"{label}, {share:.0%} of the published schedule", changes, method, "paper", seeds=1, share=share)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.methods.method import ZeroShotModel
+from classnorm.methods.parts.known import known_classes
 from classnorm.methods.settings.generative import SoftmaxRowsConfig
 from classnorm.training import TrainingConfig, gradient_step, train
 
@@ -105,10 +106,8 @@ class SoftmaxRowsModel(ZeroShotModel):
         last = self._last
         if last and last[0].device == descriptors.device and torch.equal(last[0], descriptors):
             return last[1].clone()
-        # A class is known if its descriptor is, up to the rounding of a table: this needs exact differences.
-        distance = torch.cdist(descriptors, self.descriptors, compute_mode="donot_use_mm_for_euclid_dist")
-        nearest, index = distance.min(dim=1)
-        new = nearest > 1e-4 * self.descriptors.norm(dim=1)[index]
+        index = known_classes(descriptors, self.descriptors)
+        new = index < 0
         rows = torch.cat([self.classifier.weight, self.classifier.bias[:, None]], dim=1).detach()[index]
         if new.any():
             rows[new] = self._new_rows(descriptors[new])
