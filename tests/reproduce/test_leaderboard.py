@@ -71,6 +71,20 @@ def test_known_rows_are_neither_searched_nor_trained_again(reproduction, few, tm
     assert not (tmp_path / "elsewhere").exists()
 
 
+def test_the_published_order_is_compared_pair_by_pair():
+    facts = {"cpu_seconds": [1.0], "parameters": [1e6], "add_class_ms": [1.0], "trials": [2.0]}
+    scores = dict.fromkeys(("unseen", "seen", "zsl", "ausuc"), [50.0])
+    here = {"DCN": 30.0, "f-CLSWGAN": 40.0, "LsrGAN": 39.0}  # published on CUB: 38.7, 49.7, 53.0
+    runs = [
+        {"row": row, "setting": "CUB", "key": "", "diverged": 0, "numbers": {**scores, **facts, "harmonic": [h]}}
+        for row, h in here.items()
+    ]
+    setting = {"name": "CUB", "label": "CUB (hog)", "paper": "CUB", "missing": ""}
+    _, table = leaderboard.leaderboard({"settings": [setting], "runs": runs, "trials": 2, "seconds": 0.0}).tables
+    assert table.title == "CUB (hog): the published order holds for 2 of 3 pairs of systems"
+    assert [row[0].text for row in table.body] == ["LsrGAN", "f-CLSWGAN", "DCN"]
+
+
 def test_the_first_trial_is_the_recipe(reproduction, few):
     leaderboard.measure_leaderboard(reproduction)
     search = json.loads((reproduction.folder / "leaderboard" / "searches" / "tiny-ESZSL.json").read_text())
