@@ -210,9 +210,9 @@ def _order(setting: Setting, measured: Measured) -> Table:
     standings, paper = _standings(setting, measured), published("main")
     pairs = []
     for label in RIVALS:
-        row = paper.get(PUBLISHED_NAMES.get(label, label))
-        if label in standings and row and row.cells.get(f"{setting.paper} H"):
-            pairs.append((label, float(row.cells[f"{setting.paper} H"]), standings[label].mean("harmonic")))
+        printed = paper[PUBLISHED_NAMES.get(label, label)].score(setting.paper, "H")
+        if label in standings and printed is not None:
+            pairs.append((label, printed, standings[label].mean("harmonic")))
     pairs.sort(key=lambda pair: -pair[1])
     ordered = [a[2] > b[2] for a, b in combinations(pairs, 2) if a[1] != b[1]]
     title = f"{setting.label}: the published order holds for {sum(ordered)} of {len(ordered)} pairs of systems"
