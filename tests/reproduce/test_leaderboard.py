@@ -73,7 +73,7 @@ def test_known_rows_are_neither_searched_nor_trained_again(reproduction, few, tm
 
 def test_the_published_order_is_compared_pair_by_pair():
     facts = {"cpu_seconds": [1.0], "parameters": [1e6], "add_class_ms": [1.0], "trials": [2.0]}
-    scores = dict.fromkeys(("unseen", "seen", "zsl", "ausuc"), [50.0])
+    scores = {name: [50.0] for name in ("unseen", "seen", "zsl", "ausuc")}
     here = {"DCN": 30.0, "f-CLSWGAN": 40.0, "LsrGAN": 39.0}  # published on CUB: 38.7, 49.7, 53.0
     runs = [
         {"row": row, "setting": "CUB", "key": "", "diverged": 0, "numbers": {**scores, **facts, "harmonic": [h]}}
