@@ -31,7 +31,8 @@ class ClassNormConfig(TrainedMethodConfig, GeometryConfig, DescriptorConfig, Sca
     standardize_before_relu: bool = True
     """Class standardization also before the last hidden ReLU (3 layers or more)."""
     final_relu: bool = True
-    """ReLU on the prototypes, as in the authors' code for non-negative features; the paper's text has none."""
+    """ReLU on the prototypes, as in the authors' code for non-negative features; the paper's text has none. It can cost
+    accuracy: compare both on validation."""
     output_bias: bool = added_setting(True)
     """Bias of the last layer. The paper's formulas have none: V·H(a), and V·a for 1 layer."""
     init: Initialization = "proper"
