@@ -14,6 +14,7 @@ published, and the bias of the calibration is the threshold.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -66,7 +67,8 @@ class SecondOrderClassifier(nn.Module):
 
 def _rooted(channels: Tensor) -> Tensor:
     """The signed square root of each channel, scaled so that the products of two such rows have length √channels."""
-    return F.normalize(channels * (channels.abs() + _EPS).rsqrt(), dim=1) * channels.shape[1] ** 0.25
+    roots = channels * (channels.abs() + _EPS).rsqrt()
+    return F.normalize(roots, dim=1) * math.sqrt(math.sqrt(channels.shape[1]))
 
 
 def margin_cross_entropy(logits: Tensor, labels: Tensor, width: float) -> Tensor:

@@ -11,7 +11,7 @@ map linearly to a vector x of the dimension of the descriptors. The loss is the 
     compactness           mean squared difference of m_i from a Gaussian around its peak
     diversity             mean of m_i(z) max(0, max_{k≠i} m_k(z) − 0.2)
 
-A class scores x·a_c plus a weight times x̂·ĉ, where its center c is regressed from its descriptor.
+and a class scores x·a_c.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ __all__ = ["METHOD", "SGMAConfig", "SGMAModel", "center_triplet", "compactness",
 _CENTER_MARGIN = 0.8
 _OVERLAP_MARGIN = 0.2
 _BLOB = 1.0  # standard deviation of the ideal attention map, in positions
-_RIDGE = 1.0  # of the regression from descriptors to centers, times the mean squared length of the descriptors
-_EPS = 1e-5
+_EPS = 1e-5  # added to the variance of responses, which may not vary
 
 
 class ChannelAttention(nn.Module):
@@ -53,9 +52,7 @@ class ChannelAttention(nn.Module):
 
 
 class SGMAModel(ProductModel):
-    """Channel attention of each part, the embedding, and the class centers as a linear function of descriptors."""
-
-    to_center: Tensor  # [d_a, d_a]
+    """Channel attention of each part, and the embedding of rows in the space of the descriptors."""
 
     def __init__(self, config: SGMAConfig, d_a: int, d_z: int, seed: int = 0) -> None:
         super().__init__()
@@ -64,17 +61,16 @@ class SGMAModel(ProductModel):
                 f"positions is {config.positions}, which does not divide the {d_z} dimensions of the features; "
                 "feature maps are made by classnorm extract with `maps`"
             )
-        self.positions, self.sharpness, self.center_weight = config.positions, config.sharpness, config.center_weight
+        self.positions, self.sharpness = config.positions, config.sharpness
         channels, generator = d_z // config.positions, seeded(seed, 1)
         parts = config.parts if config.positions > 1 else 0
         self.parts = nn.ModuleList(ChannelAttention(channels, config.hidden, generator) for _ in range(parts))
         self.embedding = initialize_(nn.Linear((1 + parts) * channels, d_a), "torch", generator=generator)
         self.attributes = AttributeNormalization(d_a, config.attribute_normalization)
-        self.register_buffer("to_center", torch.zeros(d_a, d_a))
 
     def attend(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """[n, d_z] → the vectors x [n, d_a], and attention maps [n, parts, positions], whose peaks are 1."""
-        maps = features.unflatten(1, (self.positions, -1))  # [n, positions, channels]
+        maps = features.reshape(len(features), self.positions, -1)  # [n, positions, channels]
         pooled = maps.mean(dim=1, keepdim=True)
         attention = features.new_zeros(len(features), 0, self.positions)
         if len(self.parts):
@@ -93,25 +89,16 @@ class SGMAModel(ProductModel):
         return (self.sharpness * (standard - standard.amax(dim=2, keepdim=True))).exp()
 
     def row_vectors(self, features: Tensor) -> Tensor:
-        """[n, d_z] → [n, 2 d_a]: x, and x of unit length."""
-        vectors, _ = self.attend(features)
-        return torch.cat([vectors, F.normalize(vectors, dim=1)], dim=1)
+        """[n, d_z] → [n, d_a]."""
+        return self.attend(features)[0]
 
     def prototypes(self, descriptors: Tensor) -> Tensor:
-        """[n_classes, d_a] → [n_classes, 2 d_a]: normalized descriptors, and weighted centers."""
-        normalized = self.attributes(descriptors)
-        centers = F.normalize(normalized @ self.to_center, dim=1)
-        return torch.cat([normalized, self.center_weight * centers], dim=1)
+        """[n_classes, d_a] → [n_classes, d_a]."""
+        normalized: Tensor = self.attributes(descriptors)
+        return normalized
 
     def class_vectors(self, prototypes: Tensor) -> Tensor:
         return prototypes
-
-    @torch.no_grad()
-    def fit_centers(self, descriptors: Tensor, centers: Tensor) -> None:
-        """Ridge regression from seen descriptors to their learnt centers, both [n_seen, d_a]."""
-        a, c = (table.double().cpu() for table in (self.attributes(descriptors), F.normalize(centers, dim=1)))
-        ridge = _RIDGE * a.square().sum(dim=1).mean() * torch.eye(a.shape[1], dtype=a.dtype)
-        self.to_center.copy_(torch.linalg.solve(a.T @ a + ridge, a.T @ c))
 
 
 def center_triplet(vectors: Tensor, centers: Tensor, labels: Tensor) -> Tensor:
@@ -156,9 +143,8 @@ def fit(dataset: ZeroShotDataset, config: SGMAConfig, seed: int, context: FitCon
     model = SGMAModel(config, dataset.d_a, dataset.d_z, seed).to(context.device)
     model.attributes.fit(rows.descriptors)
     descriptors = model.attributes(rows.descriptors)
-    trained = nn.ModuleDict({"model": model})
-    trained.register_parameter("centers", nn.Parameter(descriptors.clone()))
-    centers = trained.get_parameter("centers")
+    centers = nn.Parameter(descriptors.clone())
+    trained = nn.ModuleList([model, nn.ParameterList([centers])])  # the centers serve training alone
 
     def loss(features: Tensor, labels: Tensor) -> Tensor:
         vectors, attention = model.attend(features)
@@ -168,6 +154,4 @@ def fit(dataset: ZeroShotDataset, config: SGMAConfig, seed: int, context: FitCon
             total = total + config.attention_weight * (compactness(attention) + diversity(attention))
         return total
 
-    history = train(trained, loss, rows.features, rows.labels, config, seed=seed, context=context)
-    model.fit_centers(rows.descriptors, centers)
-    return Fitted(model, history)
+    return Fitted(model, train(trained, loss, rows.features, rows.labels, config, seed=seed, context=context))

@@ -40,11 +40,10 @@ class DVBEConfig(EmbedderConfig, NormalizedConfig):
 
 
 def paper(dataset: ZeroShotDataset) -> DVBEConfig:
-    """The authors' settings for a fixed backbone; the entropy alone decides, with a threshold from validation."""
+    """The schedule of the released code for a fixed backbone, with Adam for both heads (there the classifier has SGD).
+    The entropy alone decides, with a threshold from validation."""
     return DVBEConfig(
         epochs=90,
-        optimizer="sgd",
-        lr=0.1,
         schedule="steps",
         lr_drop_at=1 / 3,
         channels=256,
