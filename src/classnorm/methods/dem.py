@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fitted, TrainingRows
+from classnorm.methods.parts.distances import distance_logits
 from classnorm.methods.parts.embedding import EmbedderModel
 from classnorm.methods.settings.dem import METHOD, DEMConfig
 from classnorm.training import FitContext, train
@@ -27,9 +27,7 @@ class DEMModel(EmbedderModel):
         super().__init__(config, d_a, d_z, seed, descriptors, layers=config.layers, final_relu=config.final_relu)
 
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
-        """−‖z − p‖², expanded to avoid an [n, n_classes, d_z] tensor."""
-        squares = features.square().sum(dim=1, keepdim=True) + prototypes.square().sum(dim=1)
-        return torch.addmm(squares.neg(), features, prototypes.T, alpha=2.0)
+        return distance_logits(features, prototypes)
 
 
 def build(config: DEMConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> DEMModel:
