@@ -54,6 +54,7 @@ _NAMES = (
     "sync",
     "fclswgan",
     "dcn",
+    "sgal",
     "kernel",
 )
 

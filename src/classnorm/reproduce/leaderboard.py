@@ -57,6 +57,7 @@ ENTRIES = (
     Entry("SAE", "sae"),
     Entry("Kernel prototypes", "kernel"),
     Entry("DCN", "dcn"),
+    Entry("SGAL", "sgal"),
     Entry("f-CLSWGAN", "fclswgan", seeds=1),
 )
 _DESIGNED = ("Kernel prototypes", "3-layer MLP + CN, best")
