@@ -54,6 +54,7 @@ _NAMES = (
     "conse",
     "sync",
     "dcn",
+    "sgal",
     "dvbe",
     "sgma",
     "epgn",

@@ -128,6 +128,7 @@ RIVALS = {
     "CIZSL": "cizsl",
     "CVC-ZSL": "cvc",
     "SGMA": "sgma",
+    "SGAL": "sgal",
     "EPGN": "epgn",
     "DVBE": "dvbe",
     "LsrGAN": "lsrgan",
