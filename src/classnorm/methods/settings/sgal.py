@@ -60,7 +60,7 @@ class SGALConfig(EmbedderConfig):
 
 
 def paper(dataset: ZeroShotDataset) -> SGALConfig:
-    """The authors' settings for AwA1, the only ones that are public, without calibration and selection on test rows."""
+    """The authors' settings for AwA1, the only public ones, without calibration and selection of the best weights."""
     return SGALConfig(
         epochs=2000,
         lr=1e-4,
