@@ -131,7 +131,9 @@ def test_a_second_call_trains_nothing(reproduction, main):
 
 def test_variants_that_two_tables_share_are_trained_once(reproduction, main):
     before = times(reproduction.folder)
-    artifact = made(TABLES["ns-an-cn"], reproduction)
+    spec = TABLES["ns-an-cn"]
+    own = tuple(variant for variant in spec.variants if variant.method == "classnorm")
+    artifact = made(replace(spec, variants=own), reproduction)
     after = times(reproduction.folder)
     assert {path: after[path] for path in before} == before
     # of seven rows, four are the 3-layer MLP and CN of the main table, with and without the final ReLU
