@@ -51,7 +51,7 @@ def paper(dataset: ZeroShotDataset) -> LsrGANConfig:
         classification_weight=0.01,
         classifier_lr=1e-3,
         classifier_epochs=25,
-        attribute_normalization="none",
+        attribute_normalization="unit-plain",
         final_relu=dataset.nonnegative,
         mean_rows=1,
         calibration="none",
