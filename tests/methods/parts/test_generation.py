@@ -57,6 +57,15 @@ def test_synthesis_in_one_pass_equals_that_of_each_class_alone(dataset, monkeypa
     torch.testing.assert_close(in_blocks, together, rtol=1e-4, atol=1e-5)
 
 
+def test_synthesis_calls_the_generator_once_however_many_classes_there_are(dataset, monkeypatch):
+    model = GenerativeModel(CONFIG, dataset.d_a, dataset.d_z, dataset.n_classes)
+    calls = []
+    monkeypatch.setattr(model, "generate", lambda noise, a: calls.append(a.shape) or model.generator(noise, a))
+    for classes in (1, 2, 500):
+        model.synthesize(torch.ones(classes, dataset.d_a), 20, torch.Generator())
+    assert calls == [(1, 20, dataset.d_a), (2, 20, dataset.d_a), (500, 20, dataset.d_a)]
+
+
 def test_the_generator_step_leaves_the_critic_alone_and_the_critic_step_the_generator(dataset):
     model = GenerativeModel(CONFIG, dataset.d_a, dataset.d_z, dataset.n_classes)
     draws = torch.Generator().manual_seed(0)

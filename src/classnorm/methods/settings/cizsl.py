@@ -18,9 +18,12 @@ __all__ = ["METHOD", "CIZSLConfig", "paper", "reference"]
 class CIZSLConfig(FCLSWGANConfig):
     """Settings of CIZSL. The defaults are the recipe `reference`."""
 
+    hidden: int = 512
+    classifier_lr: float = 2e-3
+    classifier_epochs: int = 12
     creativity_weight: float = 0.1
     """Weight of the divergence between the posterior of hallucinated classes and the uniform distribution."""
-    realism_weight: float = 1.0
+    realism_weight: float = 0.1
     """Weight of the critic's judgement of hallucinated classes."""
 
     def check(self) -> None:
@@ -30,7 +33,7 @@ class CIZSLConfig(FCLSWGANConfig):
 
 def paper(dataset: ZeroShotDataset) -> CIZSLConfig:
     """The networks and schedule of f-CLSWGAN, with the weights of the authors' code; no calibration."""
-    return CIZSLConfig(**fclswgan_paper(dataset).as_dict())
+    return CIZSLConfig(**fclswgan_paper(dataset).as_dict(), creativity_weight=0.1, realism_weight=1.0)
 
 
 def reference(dataset: ZeroShotDataset) -> CIZSLConfig:

@@ -17,6 +17,11 @@ __all__ = ["METHOD", "LsrGANConfig", "paper", "reference", "released"]
 class LsrGANConfig(FCLSWGANConfig):
     """Settings of LsrGAN. The defaults are the recipe `reference`."""
 
+    epochs: int = 3
+    lr: float = 5e-4
+    hidden: int = 512
+    classifier_lr: float = 2e-3
+    classifier_epochs: int = 12
     centroid_weight: float = 1.0
     """Weight of the distance between generated and real means of seen classes."""
     relation_weight: float = 20.0
@@ -44,7 +49,9 @@ def paper(dataset: ZeroShotDataset) -> LsrGANConfig:
         lr=1e-4,
         hidden=4096,
         classification_weight=0.01,
-        attribute_normalization="none",
+        classifier_lr=1e-3,
+        classifier_epochs=25,
+        attribute_normalization="unit-plain",
         final_relu=dataset.nonnegative,
         mean_rows=1,
         calibration="none",
