@@ -55,6 +55,7 @@ _NAMES = (
     "fclswgan",
     "kernel",
     "epgn",
+    "zsml",
 )
 
 __getattr__ = late_names(__name__, ".model", *(f".{name}" for name in _NAMES))  # they need PyTorch
