@@ -61,6 +61,7 @@ _NAMES = (
     "fclswgan",
     "lsrgan",
     "cizsl",
+    "zsml",
 )
 
 __getattr__ = late_names(__name__, ".model", *(f".{name}" for name in _NAMES))  # they need PyTorch

@@ -132,6 +132,7 @@ RIVALS = {
     "EPGN": "epgn",
     "DVBE": "dvbe",
     "LsrGAN": "lsrgan",
+    "ZSML": "zsml",
 }
 """The systems of the paper's main table: label → method."""
 PUBLISHED_NAMES = {"RelationNet": "RN"}

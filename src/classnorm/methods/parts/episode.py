@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
+import torch
 from torch import Tensor
 
 from classnorm.methods.settings.parts import EpisodeConfig
 from classnorm.nn import AttributeEmbedder
+from classnorm.training import seeded
 
-__all__ = ["EpisodeConfig", "classes_of", "prototypes_of"]
+__all__ = ["EpisodeConfig", "Episodes", "classes_of", "prototypes_of"]
+
+
+class Episodes:
+    """Batches of `ways` distinct classes with `shots` rows each.
+
+    Rows are distinct if the class has at least `shots`. The episodes of an epoch depend only on (seed, epoch).
+    """
+
+    def __init__(self, labels: Tensor, ways: int, shots: int, seed: int) -> None:
+        self.device = labels.device
+        self.rows = labels.cpu().argsort(stable=True)  # rows of class 0, then of class 1, …
+        self.count = labels.cpu().bincount()  # [n_classes]
+        self.first = self.count.cumsum(0) - self.count
+        self.ways, self.shots, self.seed = min(ways, len(self.count)), shots, seed
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.rows) / (self.ways * self.shots))
+
+    def epoch(self, number: int) -> Iterator[Tensor]:
+        generator = seeded(self.seed, number)
+        classes = torch.rand(len(self), len(self.count), generator=generator).topk(self.ways, dim=1).indices
+        count = self.count[classes]  # [episodes, ways]
+        chosen = torch.empty(*classes.shape, self.shots, dtype=torch.int64)
+        # Floyd's sampling: shot i is drawn from the first `last + 1` rows of the class, and is row `last` if the draw
+        # is already taken. A class with too few rows repeats some.
+        for i in range(self.shots):
+            last = torch.where(count < self.shots, count, count - self.shots + i + 1) - 1
+            drawn = (torch.rand(classes.shape, generator=generator, dtype=torch.float64) * (last + 1)).long()
+            taken = (chosen[..., :i] == drawn[..., None]).any(dim=2) & (count >= self.shots)
+            chosen[..., i] = torch.where(taken, last, drawn)
+        yield from self.rows[chosen + self.first[classes][..., None]].flatten(1).to(self.device)
 
 
 def classes_of(labels: Tensor) -> tuple[Tensor, Tensor]:

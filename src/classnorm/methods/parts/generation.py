@@ -5,7 +5,8 @@ A method is a `GenerativeModel` and a `Game`, put together by `generative_fit`. 
 - `GenerativeModel.generate` makes features of noise and descriptors, in training and afterwards;
 - `GenerativeModel.transform` is what the final classifier sees of a feature;
 - `Game.makers` and `Game.judges` are the networks trained in the steps of the generator and of the critic;
-- `Game.generator_loss` and `Game.critic_loss` are what they minimise; `Game.play_round` is the order of the steps.
+- `Game.generator_loss` and `Game.critic_loss` are what they minimise; `Game.play_round` is the order of the steps,
+  `Game.play_epoch` that of the rounds.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,14 +53,15 @@ _BLOCK_ROWS = 1 << 14  # generated at a time, to bound memory
 class Generator(nn.Module):
     """Noise and descriptor → feature, with one hidden layer."""
 
-    def __init__(self, d_a: int, d_z: int, hidden: int, final_relu: bool) -> None:
+    def __init__(self, d_a: int, d_z: int, hidden: int, final_relu: bool, d_noise: int | None = None) -> None:
         super().__init__()
-        self.hidden = nn.Linear(2 * d_a, hidden)
+        self.d_noise = d_noise or d_a
+        self.hidden = nn.Linear(self.d_noise + d_a, hidden)
         self.feature = nn.Linear(hidden, d_z)
         self.final_relu = final_relu
 
     def forward(self, noise: Tensor, descriptors: Tensor) -> Tensor:
-        """[…, d_a], […, d_a] → […, d_z]."""
+        """[…, d_noise], […, d_a] → […, d_z]."""
         hidden = F.leaky_relu(self.hidden(torch.cat([noise, descriptors], dim=-1)), SLOPE, inplace=True)
         features: Tensor = self.feature(hidden)
         return F.relu(features, inplace=True) if self.final_relu else features
@@ -139,7 +142,7 @@ class GenerativeModel(SoftmaxRowsModel):
         self.register_buffer("span", torch.ones(d_z))
 
     def generate(self, noise: Tensor, descriptors: Tensor) -> Tensor:
-        """[…, d_a], […, d_a], normalized → […, d_z], scaled."""
+        """[…, d_noise], […, d_a], normalized → […, d_z], scaled."""
         features: Tensor = self.generator(noise, descriptors)
         return features
 
@@ -156,7 +159,7 @@ class GenerativeModel(SoftmaxRowsModel):
 
     @torch.no_grad()
     def synthesize(self, descriptors: Tensor, n: int, draws: torch.Generator) -> Tensor:
-        noise = torch.randn(n, descriptors.shape[1], generator=draws).to(descriptors.device)
+        noise = torch.randn(n, self.generator.d_noise, generator=draws).to(descriptors.device)
         blocks = torch.split(self.attributes(descriptors), max(1, _BLOCK_ROWS // n))
         return torch.cat([self.generate(noise.expand(len(a), -1, -1), a[:, None].expand(-1, n, -1)) for a in blocks])
 
@@ -187,9 +190,10 @@ class Batch:
     """[b, d_a]"""
     draws: torch.Generator
 
-    def noise(self) -> Tensor:
-        """[b, d_a], from N(0, 1)."""
-        return torch.randn(self.descriptors.shape, generator=self.draws).to(self.real.device)
+    def noise(self, width: int | None = None) -> Tensor:
+        """[b, width], from N(0, 1); as wide as the descriptors by default."""
+        shape = (len(self.real), width or self.descriptors.shape[1])
+        return torch.randn(shape, generator=self.draws).to(self.real.device)
 
     def mix(self) -> Tensor:
         """[b, 1], uniform in [0, 1]."""
@@ -215,9 +219,17 @@ class Game:
         """Networks trained in critic steps, and fixed in generator steps."""
         return {"critic": self.critic}
 
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """What the optimizer trains; a group may have a learning rate of its own."""
+        return [{"params": list(self.networks.parameters())}]
+
+    def fake(self, batch: Batch) -> Tensor:
+        """[b, d_z], features generated for the classes of a batch."""
+        return self.model.generate(batch.noise(self.model.generator.d_noise), batch.descriptors)
+
     def generator_loss(self, batch: Batch) -> Tensor:
         """The loss of a generator step."""
-        return self.adversarial_loss(self.model.generate(batch.noise(), batch.descriptors), batch.descriptors)
+        return self.adversarial_loss(self.fake(batch), batch.descriptors)
 
     def adversarial_loss(self, fake: Tensor, descriptors: Tensor) -> Tensor:
         """How unreal the critic finds generated features."""
@@ -227,7 +239,7 @@ class Game:
     def critic_loss(self, batch: Batch) -> Tensor:
         """The loss of a critic step."""
         with torch.no_grad():
-            fake = self.model.generate(batch.noise(), batch.descriptors)
+            fake = self.fake(batch)
         penalty = self.config.gradient_penalty
         return critic_loss(self.critic, batch.real, fake, batch.descriptors, batch.mix(), penalty)
 
@@ -235,8 +247,8 @@ class Game:
         """Train for all epochs; the history records the critic's loss."""
         fused = self.rows.features.device.type in ("cpu", "cuda")
         # One optimizer for all: it skips parameters without a gradient.
-        optimizer = torch.optim.Adam(self.networks.parameters(), self.config.lr, _BETAS, fused=fused)
-        epoch = functools.partial(self._epoch, optimizer)
+        optimizer = torch.optim.Adam(self.parameter_groups(), self.config.lr, _BETAS, fused=fused)
+        epoch = functools.partial(self.play_epoch, optimizer)
         return run_epochs(epoch, self.config.epochs, self.networks, optimizer, context, largest_rise=math.inf)
 
     def play_round(self, optimizer: torch.optim.Optimizer, batches: Iterable[Batch]) -> list[Tensor]:
@@ -254,7 +266,7 @@ class Game:
         self.judge_networks.requires_grad_(True)
         return losses
 
-    def _epoch(self, optimizer: torch.optim.Optimizer, epoch: int) -> EpochLosses:
+    def play_epoch(self, optimizer: torch.optim.Optimizer, epoch: int) -> EpochLosses:
         """The critic's losses. Random draws depend only on seed and epoch, so that training can resume."""
         steps = self.config.critic_steps
         batches = self._batches(seeded(self.seed, epoch + 1))
@@ -265,12 +277,16 @@ class Game:
 
     def _batches(self, draws: torch.Generator) -> Iterator[Batch]:
         """`critic_steps` shuffled passes over the rows."""
-        features, labels, descriptors = self.rows.features, self.rows.labels, self.rows.seen
+        labels = self.rows.labels
         for _ in range(self.config.critic_steps):
             order = torch.randperm(len(labels), generator=draws).to(labels.device)
             for rows in torch.split(order, self.config.batch_size):
-                classes = labels.index_select(0, rows)
-                yield Batch(features.index_select(0, rows), classes, descriptors.index_select(0, classes), draws)
+                yield self.batch(rows, draws)
+
+    def batch(self, rows: Tensor, draws: torch.Generator) -> Batch:
+        """The batch of the rows with these indices."""
+        labels = self.rows.labels.index_select(0, rows)
+        return Batch(self.rows.features.index_select(0, rows), labels, self.rows.seen.index_select(0, labels), draws)
 
     @torch.no_grad()
     def _initialize(self, draws: torch.Generator) -> None:

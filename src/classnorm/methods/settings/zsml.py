@@ -1,0 +1,82 @@
+"""Settings of ZSML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from classnorm.data import ZeroShotDataset
+from classnorm.methods.method import Recipes, late_method
+from classnorm.methods.settings.generative import GenerativeConfig
+from classnorm.methods.space import Choice, Range, Space
+from classnorm.settings import require
+
+__all__ = ["METHOD", "ZSMLConfig", "paper", "reference"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZSMLConfig(GenerativeConfig):
+    """Settings of ZSML. The defaults are the recipe `reference`."""
+
+    epochs: int = 4
+    """Passes over the training rows, in tasks."""
+    ways: int = 10
+    """Classes in the support of a task, and as many others in its query."""
+    shots: int = 5
+    """Support rows of a class."""
+    queries: int = 3
+    """Query rows of a class."""
+    inner_steps: int = 5
+    """Generator steps on the support of a task."""
+    inner_lr: float = 1e-3
+    """Learning rate of the steps on the support (plain gradient descent)."""
+    critic_steps: int = 1
+    """Critic steps before each generator step on the support."""
+    lr: float = 1e-3
+    """Learning rate of the initial weights of generator and classifier (Adam, β 0.5 and 0.999)."""
+    critic_lr: float = 1e-3
+    """Learning rate of the initial weights of the critic."""
+    hidden: int = 512
+    """Hidden units of the generator and of the critic."""
+    noise: int = 512
+    """Dimensions of the generator's noise."""
+    classification_weight: float = 1.0
+    """Weight of the classification loss of real and generated features."""
+
+    def check(self) -> None:
+        super().check()
+        counts = dict.fromkeys(("ways", "shots", "queries", "inner_steps", "noise"), 1)
+        require(self, positive=["inner_lr", "critic_lr"], at_least=counts | {"classification_weight": 0})
+
+
+def paper(dataset: ZeroShotDataset) -> ZSMLConfig:
+    """The published tasks and rates, without calibration; epochs, widths and weights are not published."""
+    return ZSMLConfig(
+        epochs=100,
+        critic_lr=1e-5,
+        hidden=4096,
+        attribute_normalization="unit-plain",
+        final_relu=dataset.nonnegative,
+        calibration="none",
+    )
+
+
+def reference(dataset: ZeroShotDataset) -> ZSMLConfig:
+    """Narrow networks and a fast critic, selected by validation on CUB."""
+    return ZSMLConfig(final_relu=dataset.nonnegative)
+
+
+RECIPES: Recipes = {"paper": paper, "reference": reference}
+SPACE: Space = {
+    "lr": Range(2e-4, 3e-3, log=True),
+    "critic_lr": Range(1e-5, 3e-3, log=True),
+    "inner_lr": Range(1e-4, 1e-1, log=True),
+    "epochs": Range(2, 20, log=True, whole=True),
+    "classification_weight": Range(1e-2, 10.0, log=True),
+    "synthesized": Range(50, 600, log=True, whole=True),
+}
+GRID: Space = {
+    "lr": Choice((5e-4, 1e-3)),
+    "critic_lr": Choice((1e-4, 1e-3)),
+    "classification_weight": Choice((0.1, 1.0)),
+}
+METHOD = late_method("zsml", ZSMLConfig, RECIPES, SPACE, GRID)

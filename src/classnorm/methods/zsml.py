@@ -1,0 +1,115 @@
+"""ZSML: a feature generator that is meta-learned on tasks whose support and query have different classes.
+
+Verma, Brahma, Rai: Meta-Learning for Generalized Zero-Shot Learning, AAAI 2020. Generator and classifier θ and critic φ
+play f-CLSWGAN's game. For each task, steps on its support S adapt copies of both,
+
+    φ′ ← φ′ − η ∇ L_D(S; θ′, φ′),    θ′ ← θ′ − η ∇ L_G(S; θ′, φ′)
+
+and the losses on its query Q, of classes that S lacks, change the initial weights with the rates β: to first order,
+
+    φ ← φ − β_D ∇_φ′ L_D(Q; θ′, φ′),    θ ← θ − β_G ∇_θ′ L_G(Q; θ′, φ′)
+
+(here with Adam). A softmax classifier is then trained on real rows and on rows generated for unseen classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from classnorm.methods.parts.episode import Episodes
+from classnorm.methods.parts.generation import Batch, Game, GameRows, GenerativeModel, Generator, generative_fit
+from classnorm.methods.settings.zsml import METHOD, ZSMLConfig
+from classnorm.training import EpochLosses, seeded
+
+__all__ = ["METHOD", "MetaGame", "ZSMLConfig", "ZSMLModel", "build", "fit"]
+
+
+class ZSMLModel(GenerativeModel):
+    """A generator with noise of any width, and the final classifier."""
+
+    def __init__(self, config: ZSMLConfig, d_a: int, d_z: int, n_known: int) -> None:
+        super().__init__(config, d_a, d_z, n_known)
+        self.generator = Generator(d_a, d_z, config.hidden, config.final_relu, config.noise)
+
+
+class MetaGame(Game):
+    """The game, whose steps are tasks; a classifier of the seen classes learns together with the generator."""
+
+    config: ZSMLConfig
+
+    def __init__(self, model: GenerativeModel, rows: GameRows, config: ZSMLConfig, seed: int) -> None:
+        super().__init__(model, rows, config, seed)
+        self.tasks = Episodes(rows.labels, 2 * config.ways, max(config.shots, config.queries), seed)
+        self.maker_parameters = list(self.maker_networks.parameters())
+        self.judge_parameters = list(self.judge_networks.parameters())
+
+    def makers(self) -> dict[str, nn.Module]:
+        self.classifier = nn.Linear(self.rows.features.shape[1], len(self.rows.seen))
+        return super().makers() | {"classifier": self.classifier}
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return [{"params": self.maker_parameters}, {"params": self.judge_parameters, "lr": self.config.critic_lr}]
+
+    def generator_loss(self, batch: Batch) -> Tensor:
+        fake = self.fake(batch)
+        logits, labels = self.classifier(torch.cat([fake, batch.real])), batch.labels.repeat(2)
+        classification = F.cross_entropy(logits, labels)
+        return self.adversarial_loss(fake, batch.descriptors) + self.config.classification_weight * classification
+
+    def play_epoch(self, optimizer: torch.optim.Optimizer, epoch: int) -> EpochLosses:
+        """The critic's losses on the queries. Random draws depend only on seed and epoch."""
+        draws = seeded(self.seed, epoch + 1, 1)
+        losses = [self.meta_step(optimizer, *self.task(rows, draws)) for rows in self.tasks.epoch(epoch + 1)]
+        return EpochLosses(torch.stack(losses), self.config.lr)
+
+    def task(self, rows: Tensor, draws: torch.Generator) -> tuple[Batch, Batch]:
+        """Support and query, of different classes: rows [n_classes · shots], sorted by class, → two batches."""
+        by_class = rows.view(self.tasks.ways, self.tasks.shots)
+        half = self.tasks.ways // 2
+        support, query = by_class[:half, : self.config.shots], by_class[half:, : self.config.queries]
+        return self.batch(support.flatten(), draws), self.batch(query.flatten(), draws)
+
+    def meta_step(self, optimizer: torch.optim.Optimizer, support: Batch, query: Batch) -> Tensor:
+        """Apply the gradients on the query, at weights adapted to the support, to the weights before."""
+        parameters = self.maker_parameters + self.judge_parameters
+        initial = [parameter.detach().clone() for parameter in parameters]
+        self.adapt(support)
+        loss = self.critic_loss(query)
+        gradients = _gradients(self.generator_loss(query), self.maker_parameters)
+        gradients += _gradients(loss, self.judge_parameters)
+        with torch.no_grad():
+            torch._foreach_copy_(parameters, initial)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+        return loss.detach()
+
+    def adapt(self, support: Batch) -> None:
+        """Gradient descent on the support, in place."""
+        for _ in range(self.config.inner_steps):
+            for _ in range(self.config.critic_steps):
+                self._descend(self.judge_parameters, self.critic_loss(support))
+            self._descend(self.maker_parameters, self.generator_loss(support))
+
+    def _descend(self, parameters: list[nn.Parameter], loss: Tensor) -> None:
+        gradients = _gradients(loss, parameters)
+        with torch.no_grad():
+            torch._foreach_add_(parameters, gradients, alpha=-self.config.inner_lr)
+
+
+def _gradients(loss: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
+    """The gradients of `parameters`; the bias of the critic's score has none and gets zero."""
+    return list(torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True))
+
+
+def build(config: ZSMLConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> ZSMLModel:
+    """A model to load weights into."""
+    return ZSMLModel(config, d_a, d_z, len(weights["descriptors"]))
+
+
+fit = generative_fit(ZSMLModel, MetaGame)
