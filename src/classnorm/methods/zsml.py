@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from classnorm.methods.parts.episode import Episodes
 from classnorm.methods.parts.generation import Batch, Game, GameRows, GenerativeModel, Generator, generative_fit
+from classnorm.methods.parts.softmax_rows import train_softmax
 from classnorm.methods.settings.zsml import METHOD, ZSMLConfig
 from classnorm.training import EpochLosses, seeded
 
@@ -41,12 +42,14 @@ class MetaGame(Game):
     """The game, whose steps are tasks; a classifier of the seen classes learns together with the generator."""
 
     config: ZSMLConfig
+    hint = "lower `inner_lr` or `lr`"
 
     def __init__(self, model: GenerativeModel, rows: GameRows, config: ZSMLConfig, seed: int) -> None:
         super().__init__(model, rows, config, seed)
+        train_softmax(self.classifier, rows.features, rows.labels, config, seed)
         self.tasks = Episodes(rows.labels, 2 * config.ways, max(config.shots, config.queries), seed)
-        self.maker_parameters = list(self.maker_networks.parameters())
-        self.judge_parameters = list(self.judge_networks.parameters())
+        self.maker_parameters: list[Tensor] = list(self.maker_networks.parameters())
+        self.judge_parameters: list[Tensor] = list(self.judge_networks.parameters())
 
     def makers(self) -> dict[str, nn.Module]:
         self.classifier = nn.Linear(self.rows.features.shape[1], len(self.rows.seen))
@@ -96,13 +99,13 @@ class MetaGame(Game):
                 self._descend(self.judge_parameters, self.critic_loss(support))
             self._descend(self.maker_parameters, self.generator_loss(support))
 
-    def _descend(self, parameters: list[nn.Parameter], loss: Tensor) -> None:
+    def _descend(self, parameters: list[Tensor], loss: Tensor) -> None:
         gradients = _gradients(loss, parameters)
         with torch.no_grad():
             torch._foreach_add_(parameters, gradients, alpha=-self.config.inner_lr)
 
 
-def _gradients(loss: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
+def _gradients(loss: Tensor, parameters: list[Tensor]) -> list[Tensor]:
     """The gradients of `parameters`; the bias of the critic's score has none and gets zero."""
     return list(torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True))
 

@@ -203,6 +203,9 @@ class Batch:
 class Game:
     """The training of the generator against the critic."""
 
+    hint = "lower `lr`"
+    """The likely remedy for a training run that diverges."""
+
     def __init__(self, model: GenerativeModel, rows: GameRows, config: GenerativeConfig, seed: int) -> None:
         self.model, self.rows, self.config, self.seed = model, rows, config, seed
         self.critic = Critic(rows.seen.shape[1], rows.features.shape[1], config.hidden)
@@ -249,7 +252,9 @@ class Game:
         # One optimizer for all: it skips parameters without a gradient.
         optimizer = torch.optim.Adam(self.parameter_groups(), self.config.lr, _BETAS, fused=fused)
         epoch = functools.partial(self.play_epoch, optimizer)
-        return run_epochs(epoch, self.config.epochs, self.networks, optimizer, context, largest_rise=math.inf)
+        return run_epochs(
+            epoch, self.config.epochs, self.networks, optimizer, context, hint=self.hint, largest_rise=math.inf
+        )
 
     def play_round(self, optimizer: torch.optim.Optimizer, batches: Iterable[Batch]) -> list[Tensor]:
         """A critic step on each batch, and a generator step on the last one; returns the critic's losses.
