@@ -117,7 +117,7 @@ def compactness(attention: Tensor) -> Tensor:
     """Mean squared difference of attention maps [n, parts, positions] from Gaussians around their peaks."""
     side = math.isqrt(attention.shape[2])
     place = torch.arange(attention.shape[2], device=attention.device)
-    rows, columns = (axis[:, None] - axis[None] for axis in (place // side, place % side))
+    rows, columns = ((axis[:, None] - axis[None]).float() for axis in (place // side, place % side))
     blobs = (-(rows.square() + columns.square()) / (2 * _BLOB**2)).exp()  # [positions, positions]
     return F.mse_loss(attention, blobs[attention.argmax(dim=2)])
 
