@@ -22,6 +22,7 @@ FAST = {
     "relation_hidden": 32,
     "batch_size": 64,
     "ways": 5,
+    "tasks": 10,
     "critic_steps": 2,
     "synthesized": 20,
     "classifier_epochs": 3,

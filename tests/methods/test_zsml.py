@@ -16,7 +16,15 @@ from classnorm.scoring import fit
 from classnorm.training import seeded
 
 CPU = FitContext(torch.device("cpu"))
-QUICK = {"hidden": 128, "noise": 20, "epochs": 10, "inner_lr": 1e-2, "classifier_lr": 1e-2, "classifier_epochs": 10}
+QUICK = {
+    "hidden": 128,
+    "noise": 20,
+    "epochs": 10,
+    "tasks": 16,
+    "inner_lr": 1e-2,
+    "classifier_lr": 1e-2,
+    "classifier_epochs": 10,
+}
 QUICK |= {"calibration": "none"}
 TINY = QUICK | {"hidden": 16, "noise": 5, "epochs": 3, "ways": 5, "classifier_epochs": 2, "synthesized": 20}
 
@@ -56,8 +64,10 @@ def test_unseen_classes_are_recognised_far_above_chance(small_dataset):
 
 
 def test_support_and_query_of_a_task_have_different_classes_and_the_given_sizes(small_dataset):
-    game = make_game(small_dataset, ways=7, shots=5, queries=3)
-    for rows in game.tasks.epoch(1):
+    game = make_game(small_dataset, ways=7, shots=5, queries=3, tasks=9)
+    tasks = list(game.tasks.epoch(1))
+    assert len(tasks) == 9
+    for rows in tasks:
         support, query = game.task(rows, seeded(0))
         assert [*support.labels.bincount()[support.labels.unique()]] == [5] * 7
         assert [*query.labels.bincount()[query.labels.unique()]] == [3] * 7
@@ -144,7 +154,7 @@ def rise_on_the_query(game):
 
 def test_steps_on_the_support_cost_other_classes_least_from_meta_trained_weights(small_dataset):
     """These steps make the classes of the support more likely, at the cost of those of the query."""
-    quick = {"hidden": 64, "noise": 20, "epochs": 5, "classifier_lr": 1e-2, "classifier_epochs": 5}
+    quick = {"hidden": 64, "noise": 20, "epochs": 5, "tasks": 24, "classifier_lr": 1e-2, "classifier_epochs": 5}
     task = {"inner_steps": 5, "queries": 3, "classification_weight": 10.0}
     untrained, meta_trained = (make_game(small_dataset, inner_lr=0.03, **quick, **task) for _ in range(2))
     without_adaptation = make_game(small_dataset, inner_lr=1e-30, **quick, **task)

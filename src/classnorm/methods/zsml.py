@@ -47,7 +47,8 @@ class MetaGame(Game):
     def __init__(self, model: GenerativeModel, rows: GameRows, config: ZSMLConfig, seed: int) -> None:
         super().__init__(model, rows, config, seed)
         train_softmax(self.classifier, rows.features, rows.labels, config, seed)
-        self.tasks = Episodes(rows.labels, 2 * config.ways, max(config.shots, config.queries), seed)
+        shots = max(config.shots, config.queries)
+        self.tasks = Episodes(rows.labels, 2 * config.ways, shots, seed, config.tasks)
         self.maker_parameters: list[Tensor] = list(self.maker_networks.parameters())
         self.judge_parameters: list[Tensor] = list(self.judge_networks.parameters())
 

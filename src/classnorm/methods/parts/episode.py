@@ -19,17 +19,21 @@ class Episodes:
     """Batches of `ways` distinct classes with `shots` rows each.
 
     Rows are distinct if the class has at least `shots`. The episodes of an epoch depend only on (seed, epoch).
+
+    Args:
+        count: episodes of an epoch; by default as many as have the number of all rows.
     """
 
-    def __init__(self, labels: Tensor, ways: int, shots: int, seed: int) -> None:
+    def __init__(self, labels: Tensor, ways: int, shots: int, seed: int, count: int = 0) -> None:
         self.device = labels.device
         self.rows = labels.cpu().argsort(stable=True)  # rows of class 0, then of class 1, …
         self.count = labels.cpu().bincount()  # [n_classes]
         self.first = self.count.cumsum(0) - self.count
         self.ways, self.shots, self.seed = min(ways, len(self.count)), shots, seed
+        self.episodes = count or math.ceil(len(self.rows) / (self.ways * shots))
 
     def __len__(self) -> int:
-        return math.ceil(len(self.rows) / (self.ways * self.shots))
+        return self.episodes
 
     def epoch(self, number: int) -> Iterator[Tensor]:
         generator = seeded(self.seed, number)

@@ -18,7 +18,9 @@ class ZSMLConfig(GenerativeConfig):
     """Settings of ZSML. The defaults are the recipe `reference`."""
 
     epochs: int = 6
-    """Passes over the training rows, in tasks."""
+    """Epochs of `tasks` tasks each, whatever the number of training rows."""
+    tasks: int = 50
+    """Tasks of an epoch, with one step of the initial weights each."""
     ways: int = 10
     """Classes in the support of a task, and as many others in its query."""
     shots: int = 5
@@ -44,7 +46,7 @@ class ZSMLConfig(GenerativeConfig):
 
     def check(self) -> None:
         super().check()
-        counts = dict.fromkeys(("ways", "shots", "queries", "inner_steps", "noise"), 1)
+        counts = dict.fromkeys(("tasks", "ways", "shots", "queries", "inner_steps", "noise"), 1)
         require(self, positive=["inner_lr", "critic_lr"], at_least=counts | {"classification_weight": 0})
 
 
@@ -52,6 +54,7 @@ def paper(dataset: ZeroShotDataset) -> ZSMLConfig:
     """The published tasks, rates and noise, without calibration; epochs, widths and weights are our guesses."""
     return ZSMLConfig(
         epochs=100,
+        tasks=100,
         queries=3,
         inner_steps=5,
         inner_lr=1e-3,
