@@ -7,7 +7,8 @@ import torch
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError, TrainingError
 from classnorm.methods import FitContext, resolve
-from classnorm.methods.fclswgan import METHOD, Critic, critic_loss
+from classnorm.methods.fclswgan import METHOD
+from classnorm.methods.parts.generation import Critic, critic_loss
 from classnorm.metrics import gzsl_scores
 from classnorm.scoring import Scorer, fit
 

@@ -18,6 +18,7 @@ import torch
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ConfigError, OutputError
 from classnorm.methods import METHODS
+from classnorm.methods.settings.generative import SoftmaxRowsConfig
 from classnorm.metrics import Calibration
 from classnorm.scoring import Scorer, fit
 from classnorm.scoring import onnx_export as module
@@ -38,7 +39,7 @@ FAST = {
     "classifier_epochs": 3,
     "top": 3,
 }
-TRAINED = {"fclswgan"}
+TRAINED = {name for name in METHODS if issubclass(METHODS[name].config, SoftmaxRowsConfig)}
 """Methods without a formula for the prototype of a new class."""
 
 each_method = pytest.mark.parametrize("method", METHODS)

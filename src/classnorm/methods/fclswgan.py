@@ -11,29 +11,14 @@ classifier pretrained on real ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from classnorm.methods.parts.generation import (
-    Batch,
-    Critic,
-    Game,
-    GameRows,
-    GenerativeModel,
-    Generator,
-    critic_loss,
-    generative_fit,
-)
+from classnorm.methods.parts.generation import Batch, Game, GameRows, GenerativeModel, build, generative_fit
 from classnorm.methods.parts.softmax_rows import train_softmax
 from classnorm.methods.settings.fclswgan import METHOD, FCLSWGANConfig
 
-__all__ = ["METHOD", "ClassifiedGame", "Critic", "FCLSWGANConfig", "FCLSWGANModel", "Generator", "critic_loss"]
-
-
-class FCLSWGANModel(GenerativeModel):
-    """The generator and the final softmax classifier."""
+__all__ = ["METHOD", "ClassifiedGame", "FCLSWGANConfig", "build", "fit"]
 
 
 class ClassifiedGame(Game):
@@ -44,8 +29,7 @@ class ClassifiedGame(Game):
     def __init__(self, model: GenerativeModel, rows: GameRows, config: FCLSWGANConfig, seed: int) -> None:
         super().__init__(model, rows, config, seed)
         self.classifier = nn.Linear(rows.features.shape[1], len(rows.seen)).to(rows.features.device)
-        if config.classification_weight:
-            train_softmax(self.classifier, rows.features, rows.labels, config, seed)
+        train_softmax(self.classifier, rows.features, rows.labels, config, seed)
         self.classifier.requires_grad_(False)
 
     def generator_loss(self, batch: Batch) -> Tensor:
@@ -53,15 +37,8 @@ class ClassifiedGame(Game):
 
     def generated_loss(self, fake: Tensor, batch: Batch) -> Tensor:
         """The loss of features [b, d_z] generated for a batch."""
-        loss = self.adversarial_loss(fake, batch.descriptors)
-        if self.config.classification_weight:
-            loss = loss + self.config.classification_weight * F.cross_entropy(self.classifier(fake), batch.labels)
-        return loss
+        adversarial = self.adversarial_loss(fake, batch.descriptors)
+        return adversarial + self.config.classification_weight * F.cross_entropy(self.classifier(fake), batch.labels)
 
 
-def build(config: FCLSWGANConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> FCLSWGANModel:
-    """A model to load weights into."""
-    return FCLSWGANModel(config, d_a, d_z, len(weights["descriptors"]))
-
-
-fit = generative_fit(FCLSWGANModel, ClassifiedGame)
+fit = generative_fit(GenerativeModel, ClassifiedGame)

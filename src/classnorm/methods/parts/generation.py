@@ -12,8 +12,9 @@ A method is a `GenerativeModel` and a `Game`, put together by `generative_fit`. 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,7 @@ __all__ = [
     "GameRows",
     "GenerativeModel",
     "Generator",
+    "build",
     "critic_loss",
     "generative_fit",
 ]
@@ -246,37 +248,38 @@ class Game:
         epoch = functools.partial(self._epoch, optimizer)
         return run_epochs(epoch, self.config.epochs, self.networks, optimizer, context, largest_rise=math.inf)
 
-    def play_round(self, optimizer: torch.optim.Optimizer, batches: list[Batch]) -> list[Tensor]:
-        """A critic step on each batch, and a generator step on the last one; returns the critic's losses."""
+    def play_round(self, optimizer: torch.optim.Optimizer, batches: Iterable[Batch]) -> list[Tensor]:
+        """A critic step on each batch, and a generator step on the last one; returns the critic's losses.
+
+        A batch is drawn when it is asked for: its random numbers come after those of the step before.
+        """
         losses = []
         for batch in batches:
             loss = self.critic_loss(batch)
             gradient_step(optimizer, loss)
             losses.append(loss.detach())
         self.judge_networks.requires_grad_(False)
-        gradient_step(optimizer, self.generator_loss(batches[-1]))
+        gradient_step(optimizer, self.generator_loss(batch))
         self.judge_networks.requires_grad_(True)
         return losses
 
     def _epoch(self, optimizer: torch.optim.Optimizer, epoch: int) -> EpochLosses:
         """The critic's losses. Random draws depend only on seed and epoch, so that training can resume."""
+        steps = self.config.critic_steps
+        batches = self._batches(seeded(self.seed, epoch + 1))
         losses: list[Tensor] = []
-        for batches in self._rounds(seeded(self.seed, epoch + 1)):
-            losses += self.play_round(optimizer, batches)
+        for _ in range(math.ceil(len(self.rows.labels) / self.config.batch_size)):
+            losses += self.play_round(optimizer, itertools.islice(batches, steps))
         return EpochLosses(torch.stack(losses), self.config.lr)
 
-    def _rounds(self, draws: torch.Generator) -> Iterator[list[Batch]]:
-        """`critic_steps` shuffled passes over the rows, in groups of as many batches."""
-        batches: list[Batch] = []
+    def _batches(self, draws: torch.Generator) -> Iterator[Batch]:
+        """`critic_steps` shuffled passes over the rows."""
+        features, labels, descriptors = self.rows.features, self.rows.labels, self.rows.seen
         for _ in range(self.config.critic_steps):
-            order = torch.randperm(len(self.rows.labels), generator=draws).to(self.rows.labels.device)
+            order = torch.randperm(len(labels), generator=draws).to(labels.device)
             for rows in torch.split(order, self.config.batch_size):
-                labels = self.rows.labels.index_select(0, rows)
-                real, descriptors = self.rows.features.index_select(0, rows), self.rows.seen.index_select(0, labels)
-                batches.append(Batch(real, labels, descriptors, draws))
-                if len(batches) == self.config.critic_steps:
-                    yield batches
-                    batches = []
+                classes = labels.index_select(0, rows)
+                yield Batch(features.index_select(0, rows), classes, descriptors.index_select(0, classes), draws)
 
     @torch.no_grad()
     def _initialize(self, draws: torch.Generator) -> None:
@@ -286,6 +289,11 @@ class Game:
                 parameter.zero_()
             else:
                 parameter.copy_(_WEIGHT_STD * torch.randn(parameter.shape, generator=draws))
+
+
+def build(config: GenerativeConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> GenerativeModel:
+    """A model to load weights into."""
+    return GenerativeModel(config, d_a, d_z, len(weights["descriptors"]))
 
 
 def generative_fit(model_class: Callable[..., GenerativeModel], game_class: Callable[..., Game]) -> Fit:
