@@ -55,6 +55,9 @@ _NAMES = (
     "fclswgan",
     "lsrgan",
     "cizsl",
+    "fvaegan",
+    "tfvaegan",
+    "dascn",
     "kernel",
 )
 

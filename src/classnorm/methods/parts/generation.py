@@ -222,7 +222,11 @@ class Game:
 
     def generator_loss(self, batch: Batch) -> Tensor:
         """The loss of a generator step."""
-        return self.adversarial_loss(self.fake(batch), batch.descriptors)
+        return self.generated_loss(self.fake(batch), batch)
+
+    def generated_loss(self, fake: Tensor, batch: Batch) -> Tensor:
+        """The loss of features [b, d_z] generated for a batch."""
+        return self.adversarial_loss(fake, batch.descriptors)
 
     def adversarial_loss(self, fake: Tensor, descriptors: Tensor) -> Tensor:
         """How unreal the critic finds generated features."""
@@ -291,7 +295,7 @@ class Game:
                 parameter.copy_(_WEIGHT_STD * torch.randn(parameter.shape, generator=draws))
 
 
-def build(config: GenerativeConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> GenerativeModel:
+def build(config: GameConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> GenerativeModel:
     """A model to load weights into."""
     return GenerativeModel(config, d_a, d_z, len(weights["descriptors"]))
 
