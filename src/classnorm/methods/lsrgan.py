@@ -7,7 +7,8 @@ relation loss
 
     [|cos(μ̃_i, μ_j) − cos(a_i, a_j)| − ε]₊²
 
-is averaged over the classes i of a batch, seen and unseen, and the seen classes j with the most similar descriptors.
+is averaged over some seen and some unseen classes i, drawn in each step, and the seen classes j with the most similar
+descriptors.
 """
 
 from __future__ import annotations
@@ -17,18 +18,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from classnorm.methods.fclswgan import ClassifiedGame
-from classnorm.methods.parts.episode import classes_of
 from classnorm.methods.parts.generation import Batch, GameRows, GenerativeModel, build, generative_fit
 from classnorm.methods.settings.lsrgan import METHOD, LsrGANConfig
 
 __all__ = ["METHOD", "LsrGANConfig", "Relations", "build", "class_means", "fit"]
 
 
-def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The classes of a batch [k], and the means of their features: [b, d_z], [b] → [k, d_z]."""
-    classes, targets = classes_of(labels)
-    sums = features.new_zeros(len(classes), features.shape[1]).index_add(0, targets, features)
-    return classes, sums / targets.bincount(minlength=len(classes))[:, None]
+def class_means(features: Tensor, labels: Tensor, n_classes: int) -> Tensor:
+    """[n, d_z], [n] → [n_classes, d_z]."""
+    sums = features.new_zeros(n_classes, features.shape[1]).index_add_(0, labels, features)
+    return sums / labels.bincount(minlength=n_classes)[:, None]
 
 
 class Relations:
@@ -60,27 +59,31 @@ class LsrGame(ClassifiedGame):
 
     def __init__(self, model: GenerativeModel, rows: GameRows, config: LsrGANConfig, seed: int) -> None:
         super().__init__(model, rows, config, seed)
-        _, self.means = class_means(rows.features, rows.labels)  # [n_seen, d_z]
-        self.seen = Relations(rows.seen, rows.seen, self.means, config.neighbours)
-        self.unseen = Relations(rows.unseen, rows.seen, self.means, config.neighbours)
+        self.means = class_means(rows.features, rows.labels, len(rows.seen))
+        self.seen, self.unseen = (
+            Relations(descriptors, rows.seen, self.means, config.neighbours) for descriptors in (rows.seen, rows.unseen)
+        )
 
     def generated_loss(self, fake: Tensor, batch: Batch) -> Tensor:
         config = self.config
-        classes, means = class_means(fake, batch.labels)
+        classes, means = self.generated_means(self.rows.seen, batch)
         centroid = (means - self.means[classes]).norm(dim=1).mean()
         loss: Tensor = super().generated_loss(fake, batch) + config.centroid_weight * centroid
         if config.relation_weight:
             relation = self.seen.loss(classes, means, config.relation_slack)
             if len(self.rows.unseen):
-                relation = relation + self.unseen.loss(*self._unseen_means(batch), config.relation_slack)
+                classes, means = self.generated_means(self.rows.unseen, batch)
+                relation = relation + self.unseen.loss(classes, means, config.relation_slack)
             loss = loss + config.relation_weight * relation
         return loss
 
-    def _unseen_means(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Unseen classes drawn at random, and the means of features generated for them."""
-        unseen = self.rows.unseen
-        labels = torch.randint(len(unseen), (len(batch.labels),), generator=batch.draws).to(unseen.device)
-        return class_means(self.model.generate(batch.noise(), unseen[labels]), labels)
+    def generated_means(self, descriptors: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Some of the classes [n, d_a], drawn at random [k], and means of features generated for them [k, d_z]."""
+        n, k = self.config.mean_rows, max(1, len(batch.labels) // self.config.mean_rows)
+        classes = torch.randperm(len(descriptors), generator=batch.draws)[:k].to(descriptors.device)
+        chosen = descriptors[classes][:, None].expand(-1, n, -1)  # [k, n, d_a]
+        noise = torch.randn(chosen.shape, generator=batch.draws).to(descriptors.device)
+        return classes, self.model.generate(noise, chosen).mean(dim=1)
 
 
 fit = generative_fit(GenerativeModel, LsrGame)

@@ -25,10 +25,15 @@ class LsrGANConfig(FCLSWGANConfig):
     """Difference ε between similarities of features and of descriptors that the relation loss tolerates."""
     neighbours: int = 20
     """Seen classes to which the relation loss compares a class."""
+    mean_rows: int = 8
+    """Generated features per class mean; the classes of a step are as many as make a batch."""
 
     def check(self) -> None:
         super().check()
-        limits = dict.fromkeys(("centroid_weight", "relation_weight", "relation_slack"), 0) | {"neighbours": 1}
+        limits = dict.fromkeys(("centroid_weight", "relation_weight", "relation_slack"), 0) | {
+            "neighbours": 1,
+            "mean_rows": 1,
+        }
         require(self, at_least=limits)
 
 
@@ -41,6 +46,7 @@ def paper(dataset: ZeroShotDataset) -> LsrGANConfig:
         classification_weight=0.01,
         attribute_normalization="none",
         final_relu=dataset.nonnegative,
+        mean_rows=1,
         calibration="none",
     )
     if dataset.benchmark == "SUN":
