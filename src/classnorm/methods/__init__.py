@@ -61,6 +61,9 @@ _NAMES = (
     "fclswgan",
     "lsrgan",
     "cizsl",
+    "fvaegan",
+    "tfvaegan",
+    "dascn",
     "zsml",
 )
 

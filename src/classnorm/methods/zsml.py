@@ -35,7 +35,7 @@ class ZSMLModel(GenerativeModel):
 
     def __init__(self, config: ZSMLConfig, d_a: int, d_z: int, n_known: int) -> None:
         super().__init__(config, d_a, d_z, n_known)
-        self.generator = Generator(d_a, d_z, config.hidden, config.final_relu, config.noise)
+        self.generator = Generator(d_a, d_z, config.hidden, config.output, config.noise)
 
 
 class MetaGame(Game):
