@@ -53,6 +53,8 @@ _NAMES = (
     "conse",
     "sync",
     "fclswgan",
+    "lsrgan",
+    "cizsl",
     "kernel",
     "epgn",
     "zsml",

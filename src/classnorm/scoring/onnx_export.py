@@ -76,7 +76,7 @@ class _Prototypes(nn.Module):
 def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18) -> list[Path]:
     """Write ``FILE.onnx`` and ``FILE.prototypes.onnx``, and return their paths.
 
-    Methods without a formula for the prototype of a new class (f-CLSWGAN trains one) have only the first file: add
+    Methods without a formula for the prototype of a new class (generative ones train it) have only the first file: add
     classes with `Scorer.add_classes` before the export. Nothing is written unless the graphs agree with PyTorch.
 
     Args:

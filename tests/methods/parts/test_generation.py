@@ -6,13 +6,14 @@ import torch
 from torch import nn
 
 from classnorm.data import SyntheticConfig, synthetic
-from classnorm.methods import FitContext
+from classnorm.methods import METHODS, FitContext, resolve
 from classnorm.methods.parts import generation
 from classnorm.methods.parts.generation import Game, GenerativeModel, generative_fit
 from classnorm.methods.settings.generative import GenerativeConfig
 
 CONFIG = GenerativeConfig(hidden=16, epochs=2, critic_steps=2, synthesized=20, classifier_epochs=2, calibration="none")
 CPU = FitContext(torch.device("cpu"))
+GENERATIVE = [name for name in METHODS if issubclass(METHODS[name].config, GenerativeConfig)]
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,15 @@ def test_synthesis_in_one_pass_equals_that_of_each_class_alone(dataset, monkeypa
     torch.testing.assert_close(in_blocks, together, rtol=1e-4, atol=1e-5)
 
 
+def test_synthesis_calls_the_generator_once_however_many_classes_there_are(dataset, monkeypatch):
+    model = GenerativeModel(CONFIG, dataset.d_a, dataset.d_z, dataset.n_classes)
+    calls = []
+    monkeypatch.setattr(model, "generate", lambda noise, a: calls.append(a.shape) or model.generator(noise, a))
+    for classes in (1, 2, 500):
+        model.synthesize(torch.ones(classes, dataset.d_a), 20, torch.Generator())
+    assert calls == [(1, 20, dataset.d_a), (2, 20, dataset.d_a), (500, 20, dataset.d_a)]
+
+
 def test_the_generator_step_leaves_the_critic_alone_and_the_critic_step_the_generator(dataset):
     model = GenerativeModel(CONFIG, dataset.d_a, dataset.d_z, dataset.n_classes)
     draws = torch.Generator().manual_seed(0)
@@ -92,3 +102,23 @@ def test_the_classifier_sees_transformed_features_of_known_and_new_classes(datas
     scaled = (rows - model.low) / model.span
     known = model.classifier(torch.cat([scaled, scaled**2], dim=1))
     torch.testing.assert_close(model.logits(rows, prototypes)[:, :-1], known)
+
+
+@pytest.mark.parametrize("method", GENERATIVE)
+def test_an_interrupted_training_resumes_to_the_same_weights(dataset, tmp_path, method):
+    def stop(epoch):
+        if epoch.done == 1:
+            raise KeyboardInterrupt
+
+    settings = {name: getattr(CONFIG, name) for name in ("hidden", "critic_steps", "synthesized", "classifier_epochs")}
+    config = resolve(dataset, method, epochs=3, **settings)[1]
+    file = tmp_path / "training.safetensors"
+    contexts = [
+        FitContext(CPU.device, stop, file, checkpoint_every=1),
+        FitContext(CPU.device, None, file, checkpoint_every=1, resume=True),
+        CPU,
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        METHODS[method].fit(dataset, config, 0, contexts[0])
+    resumed, whole = (METHODS[method].fit(dataset, config, 0, context).model.state_dict() for context in contexts[1:])
+    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
