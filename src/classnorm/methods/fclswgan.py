@@ -32,11 +32,7 @@ class ClassifiedGame(Game):
         train_softmax(self.classifier, rows.features, rows.labels, config, seed)
         self.classifier.requires_grad_(False)
 
-    def generator_loss(self, batch: Batch) -> Tensor:
-        return self.generated_loss(self.model.generate(batch.noise(), batch.descriptors), batch)
-
     def generated_loss(self, fake: Tensor, batch: Batch) -> Tensor:
-        """The loss of features [b, d_z] generated for a batch."""
         adversarial = self.adversarial_loss(fake, batch.descriptors)
         return adversarial + self.config.classification_weight * F.cross_entropy(self.classifier(fake), batch.labels)
 

@@ -4,6 +4,7 @@ A method is a `GenerativeModel` and a `Game`, put together by `generative_fit`. 
 
 - `GenerativeModel.generate` makes features of noise and descriptors, in training and afterwards;
 - `GenerativeModel.transform` is what the final classifier sees of a feature;
+- `Game.generate` and `Game.fake` are the same in training, where a method may need something else;
 - `Game.makers` and `Game.judges` are the networks trained in the steps of the generator and of the critic;
 - `Game.generator_loss` and `Game.critic_loss` are what they minimise; `Game.play_round` is the order of the steps.
 """
@@ -15,6 +16,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +26,7 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fit, Fitted, TrainingRows
 from classnorm.methods.parts.softmax_rows import SoftmaxRowsModel
-from classnorm.methods.settings.generative import GenerativeConfig
+from classnorm.methods.settings.generative import GameConfig, Output
 from classnorm.nn import AttributeNormalization
 from classnorm.training import EpochLosses, FitContext, History, gradient_step, run_epochs, seeded
 
@@ -50,17 +52,26 @@ _BLOCK_ROWS = 1 << 14  # generated at a time, to bound memory
 class Generator(nn.Module):
     """Noise and descriptor → feature, with one hidden layer."""
 
-    def __init__(self, d_a: int, d_z: int, hidden: int, final_relu: bool) -> None:
+    def __init__(self, d_a: int, d_z: int, hidden: int, output: Output) -> None:
         super().__init__()
         self.hidden = nn.Linear(2 * d_a, hidden)
         self.feature = nn.Linear(hidden, d_z)
-        self.final_relu = final_relu
+        self.output = output
 
     def forward(self, noise: Tensor, descriptors: Tensor) -> Tensor:
         """[…, d_a], […, d_a] → […, d_z]."""
-        hidden = F.leaky_relu(self.hidden(torch.cat([noise, descriptors], dim=-1)), SLOPE, inplace=True)
-        features: Tensor = self.feature(hidden)
-        return F.relu(features, inplace=True) if self.final_relu else features
+        return self.features(self.units(noise, descriptors))
+
+    def units(self, noise: Tensor, descriptors: Tensor) -> Tensor:
+        """[…, d_a], […, d_a] → […, hidden]."""
+        return F.leaky_relu(self.hidden(torch.cat([noise, descriptors], dim=-1)), SLOPE, inplace=True)
+
+    def features(self, units: Tensor) -> Tensor:
+        """[…, hidden] → […, d_z]."""
+        features: Tensor = self.feature(units)
+        if self.output == "linear":
+            return features
+        return features.relu_() if self.output == "relu" else features.sigmoid_()
 
 
 class Critic(nn.Module):
@@ -113,14 +124,14 @@ def critic_loss(
 class GenerativeModel(SoftmaxRowsModel):
     """A generator of scaled features, and the final classifier."""
 
-    config: GenerativeConfig
+    config: GameConfig
     low: Tensor  # [d_z]
     span: Tensor  # [d_z]
 
-    def __init__(self, config: GenerativeConfig, d_a: int, d_z: int, n_known: int) -> None:
+    def __init__(self, config: GameConfig, d_a: int, d_z: int, n_known: int) -> None:
         super().__init__(config, d_a, d_z, n_known)
         self.attributes = AttributeNormalization(d_a, config.attribute_normalization)
-        self.generator = Generator(d_a, d_z, config.hidden, config.final_relu)
+        self.generator = Generator(d_a, d_z, config.hidden, config.output)
         self.register_buffer("low", torch.zeros(d_z))
         self.register_buffer("span", torch.ones(d_z))
 
@@ -185,7 +196,7 @@ class Batch:
 class Game:
     """The training of the generator against the critic."""
 
-    def __init__(self, model: GenerativeModel, rows: GameRows, config: GenerativeConfig, seed: int) -> None:
+    def __init__(self, model: GenerativeModel, rows: GameRows, config: GameConfig, seed: int) -> None:
         self.model, self.rows, self.config, self.seed = model, rows, config, seed
         self.critic = Critic(rows.seen.shape[1], rows.features.shape[1], config.hidden)
         self.maker_networks, self.judge_networks = nn.ModuleDict(self.makers()), nn.ModuleDict(self.judges())
@@ -201,9 +212,21 @@ class Game:
         """Networks trained in critic steps, and fixed in generator steps."""
         return {"critic": self.critic}
 
+    def generate(self, noise: Tensor, descriptors: Tensor) -> Tensor:
+        """[b, d_a], [b, d_a] → [b, d_z]."""
+        return self.model.generate(noise, descriptors)
+
+    def fake(self, batch: Batch) -> Tensor:
+        """[b, d_z], generated features of the classes of a batch."""
+        return self.generate(batch.noise(), batch.descriptors)
+
     def generator_loss(self, batch: Batch) -> Tensor:
         """The loss of a generator step."""
-        return self.adversarial_loss(self.model.generate(batch.noise(), batch.descriptors), batch.descriptors)
+        return self.generated_loss(self.fake(batch), batch)
+
+    def generated_loss(self, fake: Tensor, batch: Batch) -> Tensor:
+        """The loss of features [b, d_z] generated for a batch."""
+        return self.adversarial_loss(fake, batch.descriptors)
 
     def adversarial_loss(self, fake: Tensor, descriptors: Tensor) -> Tensor:
         """How unreal the critic finds generated features."""
@@ -213,15 +236,30 @@ class Game:
     def critic_loss(self, batch: Batch) -> Tensor:
         """The loss of a critic step."""
         with torch.no_grad():
-            fake = self.model.generate(batch.noise(), batch.descriptors)
+            fake = self.fake(batch)
         penalty = self.config.gradient_penalty
         return critic_loss(self.critic, batch.real, fake, batch.descriptors, batch.mix(), penalty)
+
+    def generated_means(self, descriptors: Tensor, n: int, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Some of the classes [n_classes, d_a], drawn at random [k], and means of n features made for each [k, d_z].
+
+        The features are about as many as the batch has rows.
+        """
+        k = max(1, len(batch.labels) // n)
+        classes = torch.randperm(len(descriptors), generator=batch.draws)[:k].to(descriptors.device)
+        chosen = descriptors[classes][:, None].expand(-1, n, -1)  # [k, n, d_a]
+        noise = torch.randn(chosen.shape, generator=batch.draws).to(descriptors.device)
+        return classes, self.generate(noise, chosen).mean(dim=1)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Groups of parameters for the optimizer, for networks with learning rates of their own."""
+        return [{"params": list(self.networks.parameters())}]
 
     def play(self, context: FitContext) -> History:
         """Train for all epochs; the history records the critic's loss."""
         fused = self.rows.features.device.type in ("cpu", "cuda")
         # One optimizer for all: it skips parameters without a gradient.
-        optimizer = torch.optim.Adam(self.networks.parameters(), self.config.lr, _BETAS, fused=fused)
+        optimizer = torch.optim.Adam(self.parameter_groups(), self.config.lr, _BETAS, fused=fused)
         epoch = functools.partial(self._epoch, optimizer)
         return run_epochs(epoch, self.config.epochs, self.networks, optimizer, context, largest_rise=math.inf)
 
@@ -268,7 +306,7 @@ class Game:
                 parameter.copy_(_WEIGHT_STD * torch.randn(parameter.shape, generator=draws))
 
 
-def build(config: GenerativeConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> GenerativeModel:
+def build(config: GameConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> GenerativeModel:
     """A model to load weights into."""
     return GenerativeModel(config, d_a, d_z, len(weights["descriptors"]))
 
@@ -276,7 +314,7 @@ def build(config: GenerativeConfig, d_a: int, d_z: int, weights: Mapping[str, Te
 def generative_fit(model_class: Callable[..., GenerativeModel], game_class: Callable[..., Game]) -> Fit:
     """The `fit` that trains a generator on the training rows, then the classifier on real and generated rows."""
 
-    def fit(dataset: ZeroShotDataset, config: GenerativeConfig, seed: int, context: FitContext) -> Fitted:
+    def fit(dataset: ZeroShotDataset, config: GameConfig, seed: int, context: FitContext) -> Fitted:
         config.check()
         rows = TrainingRows.of(dataset, context.device)
         model = model_class(config, dataset.d_a, dataset.d_z, dataset.n_classes).to(context.device)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from classnorm.methods.method import MethodConfig
 from classnorm.methods.settings.parts import DescriptorConfig
 from classnorm.settings import require
 
-__all__ = ["GenerativeConfig", "SoftmaxRowsConfig"]
+__all__ = ["GameConfig", "GenerativeConfig", "Output", "SoftmaxRowsConfig"]
+
+Output = Literal["linear", "relu", "sigmoid"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,7 @@ class SoftmaxRowsConfig(MethodConfig, DescriptorConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerativeConfig(SoftmaxRowsConfig):
+class GameConfig(SoftmaxRowsConfig):
     """Settings of a generator trained against a Wasserstein critic."""
 
     epochs: int = 4
@@ -40,14 +43,29 @@ class GenerativeConfig(SoftmaxRowsConfig):
     """Learning rate of generator and critic (Adam, β 0.5 and 0.999)."""
     hidden: int = 1024
     """Hidden units of the generator and of the critic."""
-    final_relu: bool = True
-    """ReLU on generated features, for non-negative features; recipes set it to match the data."""
     critic_steps: int = 5
     """Critic steps per generator step."""
     gradient_penalty: float = 10.0
     """Weight λ of the gradient penalty."""
 
+    @property
+    def output(self) -> Output:
+        """The last activation of the generator; training features are scaled to [0, 1]."""
+        return "sigmoid"
+
     def check(self) -> None:
         super().check()
         limits = dict.fromkeys(("epochs", "hidden", "critic_steps"), 1) | {"gradient_penalty": 0}
         require(self, positive=["lr"], at_least=limits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerativeConfig(GameConfig):
+    """Settings of a generator whose features are not bounded above."""
+
+    final_relu: bool = True
+    """ReLU on generated features, for non-negative features; recipes set it to match the data."""
+
+    @property
+    def output(self) -> Output:
+        return "relu" if self.final_relu else "linear"
