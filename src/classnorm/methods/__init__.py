@@ -55,6 +55,7 @@ _NAMES = (
     "fclswgan",
     "lsrgan",
     "cizsl",
+    "fvaegan",
     "kernel",
 )
 
