@@ -56,6 +56,7 @@ _NAMES = (
     "lsrgan",
     "cizsl",
     "fvaegan",
+    "tfvaegan",
     "kernel",
 )
 
