@@ -57,6 +57,7 @@ _NAMES = (
     "cizsl",
     "fvaegan",
     "tfvaegan",
+    "dascn",
     "kernel",
 )
 
