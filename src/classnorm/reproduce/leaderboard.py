@@ -57,6 +57,9 @@ ENTRIES = (
     Entry("SAE", "sae"),
     Entry("Kernel prototypes", "kernel"),
     Entry("f-CLSWGAN", "fclswgan", seeds=1),
+    Entry("f-VAEGAN", "fvaegan", seeds=1),
+    Entry("TF-VAEGAN", "tfvaegan", seeds=1),
+    Entry("DASCN", "dascn", seeds=1),
 )
 _DESIGNED = ("Kernel prototypes", "3-layer MLP + CN, best")
 _PAIRS = ("RelationNet", "CVC-ZSL", "3-layer MLP")
