@@ -33,7 +33,8 @@ def played():
     of_class = 0.7 * descriptors[labels] @ torch.randn(6, 24, generator=draws)
     of_row = 1.5 * factors @ torch.randn(2, 24, generator=draws) + 0.3 * torch.randn(1200, 24, generator=draws)
     features = (of_class + of_row).sigmoid()
-    config = FVAEGANConfig(hidden=64, batch_size=32, epochs=40, lr=3e-3, critic_steps=2)
+    settings = {"epochs": 40, "lr": 3e-3, "critic_steps": 2, "adversarial_weight": 10.0, "encoded_noise": False}
+    config = FVAEGANConfig(hidden=64, batch_size=32, **settings)
     rows = GameRows(features[:600], labels[:600], descriptors, descriptors[:0])
     game = VAEGame(GenerativeModel(config, 6, 24, 12), rows, config, 0)
     game.play(FitContext(CPU))

@@ -68,7 +68,7 @@ def test_the_relation_loss_has_a_gradient_for_seen_and_for_unseen_classes(datase
     game = LsrGame(model, GameRows(features, labels, descriptors[:4], descriptors[4:]), config, 0)
     batch = Batch(features, labels, descriptors[labels], draws)
     for relations, part in ((game.seen, descriptors[:4]), (game.unseen, descriptors[4:])):
-        classes, means = game.generated_means(part, batch)
+        classes, means = game.generated_means(part, config.mean_rows, batch)
         [slope] = torch.autograd.grad(relations.loss(classes, means, 0.0), [model.generator.feature.weight])
         assert float(slope.abs().max()) > 0
 

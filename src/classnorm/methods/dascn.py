@@ -9,9 +9,9 @@ A critic judges x′ and x″ against real features of the class, another one ju
 the class, both with a gradient penalty. Besides deceiving them, the generators minimise the classification loss of
 f-CLSWGAN and
 
-    σ (‖R(x) − a‖² + ‖R(x′) − a‖²) + ν ‖mean x′ − mean x‖²
+    σ (‖R(x) − a‖² + ‖R(x′) − a‖²) / d_a + ν ‖mean x′ − mean x‖²
 
-per dimension, where the means are those of each class.
+where the means are those of a class.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DualGame(ClassifiedGame):
 
     def __init__(self, model: GenerativeModel, rows: GameRows, config: DASCNConfig, seed: int) -> None:
         super().__init__(model, rows, config, seed)
-        _, self.means = class_means(rows.features, rows.labels)  # [n_seen, d_z]
+        self.means = class_means(rows.features, rows.labels, len(rows.seen))
 
     def makers(self) -> dict[str, nn.Module]:
         self.dual = SemanticDecoder(self.rows.seen.shape[1], self.rows.features.shape[1], self.config.hidden)
@@ -58,34 +58,35 @@ class DualGame(ClassifiedGame):
         return {**super().judges(), "dual_critic": self.dual_critic}
 
     def cycle(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Generated features [b, d_z], descriptors [b, d_a] reconstructed of them, and features generated of these."""
+        """Generated features [b, d_z], reconstructed descriptors [b, d_a], and the features that these are made of.
+
+        Of the rows of a batch, the first half gives x′ and R(x), the second half x″ and R(x′).
+        """
+        half = len(batch.real) // 2
         first = self.generate(batch.noise(), batch.descriptors)
-        descriptors: Tensor = self.dual(first)
-        return first, descriptors, self.generate(batch.noise(), descriptors)
+        features = torch.cat([batch.real[:half], first[half:]])
+        descriptors: Tensor = self.dual(features)
+        second = self.generate(batch.noise()[half:], descriptors[half:])
+        return torch.cat([first[:half], second]), descriptors, features
 
     def critic_loss(self, batch: Batch) -> Tensor:
         with torch.no_grad():
-            first, from_first, second = self.cycle(batch)
-            from_real = self.dual(batch.real)
-        twice, penalty = batch.descriptors.repeat(2, 1), self.config.gradient_penalty
-        mix = torch.cat([batch.mix(), batch.mix()])
-        primal = critic_loss(self.critic, batch.real.repeat(2, 1), torch.cat([first, second]), twice, mix, penalty)
-        features, fake = torch.cat([batch.real, first]), torch.cat([from_real, from_first])
-        return primal + critic_loss(self.dual_critic, twice, fake, features, mix, penalty)
+            fake, descriptors, features = self.cycle(batch)
+        mix, penalty = batch.mix(), self.config.gradient_penalty
+        primal = critic_loss(self.critic, batch.real, fake, batch.descriptors, mix, penalty)
+        return primal + critic_loss(self.dual_critic, batch.descriptors, descriptors, features, mix, penalty)
 
     def generator_loss(self, batch: Batch) -> Tensor:
-        first, from_first, second = self.cycle(batch)
-        descriptors = torch.cat([self.dual(batch.real), from_first])
-        primal = 0.5 * (self.generated_loss(first, batch) + self.generated_loss(second, batch))
-        dual = -self.dual_critic(descriptors, torch.cat([batch.real, first.detach()])).mean()
-        semantic = F.mse_loss(descriptors, batch.descriptors.repeat(2, 1))
         config = self.config
-        visual = self.visual_loss(first, batch.labels)
-        return primal + config.dual_weight * dual + config.semantic_weight * semantic + config.visual_weight * visual
+        fake, descriptors, features = self.cycle(batch)
+        dual: Tensor = -self.dual_critic(descriptors, features.detach()).mean()
+        semantic = F.mse_loss(descriptors, batch.descriptors)
+        consistency = config.semantic_weight * semantic + config.visual_weight * self.visual_loss(batch)
+        return self.generated_loss(fake, batch) + config.dual_weight * dual + consistency
 
-    def visual_loss(self, fake: Tensor, labels: Tensor) -> Tensor:
-        """Squared distance of the class means of generated features from those of real ones, over the classes given."""
-        classes, means = class_means(fake, labels)
+    def visual_loss(self, batch: Batch) -> Tensor:
+        """Squared distance of class means of generated features from those of real ones, for some classes."""
+        classes, means = self.generated_means(self.rows.seen, self.config.mean_rows, batch)
         return (means - self.means[classes]).square().sum(dim=1).mean()
 
 

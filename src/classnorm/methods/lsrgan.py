@@ -13,7 +13,6 @@ descriptors.
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -66,24 +65,16 @@ class LsrGame(ClassifiedGame):
 
     def generated_loss(self, fake: Tensor, batch: Batch) -> Tensor:
         config = self.config
-        classes, means = self.generated_means(self.rows.seen, batch)
+        classes, means = self.generated_means(self.rows.seen, config.mean_rows, batch)
         centroid = (means - self.means[classes]).norm(dim=1).mean()
         loss: Tensor = super().generated_loss(fake, batch) + config.centroid_weight * centroid
         if config.relation_weight:
             relation = self.seen.loss(classes, means, config.relation_slack)
             if len(self.rows.unseen):
-                classes, means = self.generated_means(self.rows.unseen, batch)
+                classes, means = self.generated_means(self.rows.unseen, config.mean_rows, batch)
                 relation = relation + self.unseen.loss(classes, means, config.relation_slack)
             loss = loss + config.relation_weight * relation
         return loss
-
-    def generated_means(self, descriptors: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Some of the classes [n, d_a], drawn at random [k], and means of features generated for them [k, d_z]."""
-        n, k = self.config.mean_rows, max(1, len(batch.labels) // self.config.mean_rows)
-        classes = torch.randperm(len(descriptors), generator=batch.draws)[:k].to(descriptors.device)
-        chosen = descriptors[classes][:, None].expand(-1, n, -1)  # [k, n, d_a]
-        noise = torch.randn(chosen.shape, generator=batch.draws).to(descriptors.device)
-        return classes, self.model.generate(noise, chosen).mean(dim=1)
 
 
 fit = generative_fit(GenerativeModel, LsrGame)

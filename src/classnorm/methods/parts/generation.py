@@ -264,6 +264,17 @@ class Game:
         penalty = self.config.gradient_penalty
         return critic_loss(self.critic, batch.real, fake, batch.descriptors, batch.mix(), penalty)
 
+    def generated_means(self, descriptors: Tensor, n: int, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Some of the classes [n_classes, d_a], drawn at random [k], and means of n features made for each [k, d_z].
+
+        The features are about as many as the batch has rows.
+        """
+        k = max(1, len(batch.labels) // n)
+        classes = torch.randperm(len(descriptors), generator=batch.draws)[:k].to(descriptors.device)
+        chosen = descriptors[classes][:, None].expand(-1, n, -1)  # [k, n, d_a]
+        noise = torch.randn(chosen.shape, generator=batch.draws).to(descriptors.device)
+        return classes, self.generate(noise, chosen).mean(dim=1)
+
     def play(self, context: FitContext) -> History:
         """Train for all epochs; the history records the critic's loss."""
         fused = self.rows.features.device.type in ("cpu", "cuda")
