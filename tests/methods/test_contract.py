@@ -11,7 +11,7 @@ import torch
 
 from classnorm.data import Split, SyntheticConfig, synthetic
 from classnorm.errors import ConfigError, DataError
-from classnorm.methods import METHODS, resolve
+from classnorm.methods import METHODS, FitContext, FitJob, resolve
 from classnorm.methods.space import grid
 from classnorm.scoring import Scorer, fit
 
@@ -69,6 +69,25 @@ def test_rows_outside_training_do_not_change_a_bit_of_the_weights(dataset, fitte
     weights = fitted(method).model.state_dict()
     assert other.keys() == weights.keys()
     assert all(torch.equal(other[name], weights[name]) for name in weights)
+
+
+@each_method
+def test_an_interrupted_training_resumes_to_the_same_weights(dataset, fitted, method, tmp_path):
+    if "epochs" not in {field.name for field in dataclasses.fields(METHODS[method].config)}:
+        pytest.skip("skipped: the method is not trained in epochs")
+
+    def stop(epoch):
+        if epoch.done == 2:
+            raise KeyboardInterrupt
+
+    job = FitJob(dataset, METHODS[method], resolve(dataset, method, **fast(method))[1])
+    context = FitContext(torch.device("cpu"), stop, tmp_path / "training.safetensors", checkpoint_every=1)
+    with pytest.raises(KeyboardInterrupt):
+        job.fit(context)
+    resumed = job.fit(replace(context, progress=None, resume=True))
+    assert [record["epoch"] for record in resumed.history] == [1, 2, 3]
+    weights = fitted(method).model.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in resumed.model.state_dict().items())
 
 
 @each_method

@@ -93,25 +93,6 @@ def test_training_uses_the_descriptors_of_unseen_classes_only_for_the_entropy(sm
     assert not same_weights(quick_fit(small_dataset), quick_fit(other))
 
 
-def test_no_test_row_touches_the_weights(small_dataset):
-    features = small_dataset.features.copy()
-    features[small_dataset.test_rows] = 9.0
-    assert same_weights(quick_fit(small_dataset), quick_fit(replace(small_dataset, features=features)))
-
-
-def test_an_interrupted_training_resumes_to_the_same_weights(small_dataset, tmp_path):
-    def stop(epoch):
-        if epoch.done == 2:
-            raise KeyboardInterrupt
-
-    file = tmp_path / "training.safetensors"
-    with pytest.raises(KeyboardInterrupt):
-        quick_fit(small_dataset, FitContext(CPU, stop, file, checkpoint_every=1))
-    resumed = quick_fit(small_dataset, FitContext(CPU, None, file, checkpoint_every=1, resume=True))
-    assert [record["epoch"] for record in resumed.history] == [1, 2, 3]
-    assert same_weights(resumed, quick_fit(small_dataset))
-
-
 def test_without_unseen_classes_there_is_no_entropy_term(small_dataset):
     seen = np.flatnonzero(small_dataset.seen)
     rows = np.flatnonzero(np.isin(small_dataset.labels, seen))

@@ -133,19 +133,6 @@ def test_a_class_added_later_counts_as_unseen_and_a_seen_one_is_seen_again(small
     np.testing.assert_allclose(again[:, -1], expected[:, unseen], rtol=1e-3, atol=1e-3)
 
 
-def test_an_interrupted_training_resumes_to_the_same_weights(small_dataset, tmp_path):
-    def stop(epoch):
-        if epoch.done == 2:
-            raise KeyboardInterrupt
-
-    cpu, file = torch.device("cpu"), tmp_path / "training.safetensors"
-    with pytest.raises(KeyboardInterrupt):
-        quick_fit(small_dataset, FitContext(cpu, stop, file, checkpoint_every=1))
-    resumed = quick_fit(small_dataset, FitContext(cpu, None, file, checkpoint_every=1, resume=True)).state_dict()
-    whole = quick_fit(small_dataset).state_dict()
-    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
-
-
 def test_a_saved_model_scores_the_same(small_dataset, scorer, tmp_path):
     loaded = Scorer.load(scorer.save(tmp_path))
     assert np.array_equal(loaded.scores(small_dataset.features[:50]), scorer.scores(small_dataset.features[:50]))

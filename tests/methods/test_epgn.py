@@ -138,25 +138,6 @@ def test_the_unit_of_the_features_does_not_matter(uneven):
     assert torch.equal(one.generator.output.weight, other.generator.output.weight)
 
 
-def test_an_interrupted_training_resumes_to_the_same_weights(uneven, tmp_path):
-    def stop(epoch):
-        if epoch.done == 2:
-            raise KeyboardInterrupt
-
-    file = tmp_path / "training.safetensors"
-    with pytest.raises(KeyboardInterrupt):
-        quick_fit(uneven, FitContext(CPU.device, stop, file, checkpoint_every=1))
-    resumed = quick_fit(uneven, FitContext(CPU.device, None, file, checkpoint_every=1, resume=True))
-    assert [record["epoch"] for record in resumed.history] == [1, 2, 3]
-    assert same_weights(resumed, quick_fit(uneven))
-
-
-def test_no_test_row_touches_the_weights(uneven):
-    features = uneven.features.copy()
-    features[uneven.test_rows] = 9.0
-    assert same_weights(quick_fit(uneven), quick_fit(with_features(uneven, features)))
-
-
 def test_a_wild_learning_rate_diverges_in_one_line(uneven):
     with pytest.raises(TrainingError, match="diverged") as caught:
         quick_fit(uneven, lr=1e25)

@@ -136,33 +136,6 @@ def test_a_known_class_is_known_again_after_the_rounding_of_a_table(scorer, worl
     np.testing.assert_array_equal(again.prototypes()[-1], scorer.prototypes()[0])
 
 
-def test_no_test_row_touches_the_weights(world):
-    part = world[0]
-    features = part.features.copy()
-    features[part.test_rows] = 9.0
-    blinded = ZeroShotDataset.from_arrays(
-        features, part.labels, part.descriptors, part.class_names,
-        train=part.split.train, test_seen=part.split.test_seen, test_unseen=part.split.test_unseen,
-    )  # fmt: skip
-    one, other = quick_fit(part).model.state_dict(), quick_fit(blinded).model.state_dict()
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_an_interrupted_training_resumes_to_the_same_weights(world, tmp_path):
-    def stop(epoch):
-        if epoch.done == 2:
-            raise KeyboardInterrupt
-
-    cpu, file = torch.device("cpu"), tmp_path / "training.safetensors"
-    with pytest.raises(KeyboardInterrupt):
-        quick_fit(world[0], FitContext(cpu, stop, file, checkpoint_every=1))
-    resumed = quick_fit(world[0], FitContext(cpu, None, file, checkpoint_every=1, resume=True))
-    whole = quick_fit(world[0])
-    assert [record["epoch"] for record in resumed.history] == [1, 2, 3]
-    one, other = resumed.model.state_dict(), whole.model.state_dict()
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
 def test_progress_and_history_report_the_same_epochs(world):
     reports = []
     fitted = quick_fit(world[0], FitContext(torch.device("cpu"), reports.append))

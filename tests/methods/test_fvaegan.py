@@ -1,7 +1,5 @@
 """f-VAEGAN: its loss by formula, an autoencoder that reconstructs unknown rows, and features that differ by noise."""
 
-import dataclasses
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -85,30 +83,6 @@ def test_unseen_classes_are_recognised_far_above_chance(small_dataset):
     result = gzsl_scores(scorer.scores(small_dataset.features[rows]), small_dataset.labels[rows], small_dataset.seen)
     assert result.zsl > 30  # chance is 10 %
     assert result.seen > 30  # chance is 3 %
-
-
-@pytest.mark.parametrize("encoded_noise", [False, True])
-def test_an_interrupted_training_resumes_to_the_same_weights(small_dataset, tmp_path, encoded_noise):
-    def stop(epoch):
-        if epoch.done == 2:
-            raise KeyboardInterrupt
-
-    file, changes = tmp_path / "training.safetensors", {"encoded_noise": encoded_noise}
-    with pytest.raises(KeyboardInterrupt):
-        quick_fit(small_dataset, FitContext(CPU, stop, file, checkpoint_every=1), **changes)
-    resumed = quick_fit(small_dataset, FitContext(CPU, None, file, checkpoint_every=1, resume=True), **changes)
-    whole = quick_fit(small_dataset, **changes)
-    assert [record["epoch"] for record in resumed.history] == [1, 2, 3]
-    one, other = resumed.model.state_dict(), whole.model.state_dict()
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_no_test_row_touches_the_weights(small_dataset):
-    features = small_dataset.features.copy()
-    features[small_dataset.test_rows] = 9.0
-    blinded = dataclasses.replace(small_dataset, features=features)
-    one, other = quick_fit(small_dataset).model.state_dict(), quick_fit(blinded).model.state_dict()
-    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_wild_learning_rate_diverges_in_one_line(small_dataset):

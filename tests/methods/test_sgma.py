@@ -186,19 +186,6 @@ def test_rows_in_files_train_the_same_model(world, tmp_path):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_an_interrupted_training_resumes_to_the_same_weights(world, tmp_path):
-    def stop(epoch):
-        if epoch.done == 2:
-            raise KeyboardInterrupt
-
-    cpu, file = torch.device("cpu"), tmp_path / "training.safetensors"
-    with pytest.raises(KeyboardInterrupt):
-        quick_fit(world[0], FitContext(cpu, stop, file, checkpoint_every=1))
-    resumed = quick_fit(world[0], FitContext(cpu, None, file, checkpoint_every=1, resume=True)).model.state_dict()
-    whole = quick_fit(world[0]).model.state_dict()
-    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
-
-
 def test_a_saved_model_scores_the_same(world, scorer, tmp_path):
     loaded = Scorer.load(scorer.save(tmp_path))
     assert np.array_equal(loaded.scores(world[0].features[:50]), scorer.scores(world[0].features[:50]))

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from classnorm.data import SyntheticConfig, synthetic
-from classnorm.methods import METHODS, FitContext, resolve
+from classnorm.methods import METHODS, FitContext
 from classnorm.methods.parts import generation
 from classnorm.methods.parts.generation import Game, GenerativeModel, generative_fit
 from classnorm.methods.settings.generative import GenerativeConfig
@@ -102,23 +102,3 @@ def test_the_classifier_sees_transformed_features_of_known_and_new_classes(datas
     scaled = (rows - model.low) / model.span
     known = model.classifier(torch.cat([scaled, scaled**2], dim=1))
     torch.testing.assert_close(model.logits(rows, prototypes)[:, :-1], known)
-
-
-@pytest.mark.parametrize("method", GENERATIVE)
-def test_an_interrupted_training_resumes_to_the_same_weights(dataset, tmp_path, method):
-    def stop(epoch):
-        if epoch.done == 1:
-            raise KeyboardInterrupt
-
-    settings = {name: getattr(CONFIG, name) for name in ("hidden", "critic_steps", "synthesized", "classifier_epochs")}
-    config = resolve(dataset, method, epochs=3, **settings)[1]
-    file = tmp_path / "training.safetensors"
-    contexts = [
-        FitContext(CPU.device, stop, file, checkpoint_every=1),
-        FitContext(CPU.device, None, file, checkpoint_every=1, resume=True),
-        CPU,
-    ]
-    with pytest.raises(KeyboardInterrupt):
-        METHODS[method].fit(dataset, config, 0, contexts[0])
-    resumed, whole = (METHODS[method].fit(dataset, config, 0, context).model.state_dict() for context in contexts[1:])
-    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
