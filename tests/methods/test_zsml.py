@@ -32,11 +32,6 @@ def quick_fit(dataset, context=CPU, seed=0, **changes):
     return METHOD.fit(dataset, resolve(dataset, "zsml", **(TINY | changes))[1], seed, context)
 
 
-def same_weights(one, other):
-    one, other = one.model.state_dict(), other.model.state_dict()
-    return all(torch.equal(one[name], other[name]) for name in one)
-
-
 def make_game(dataset, **changes):
     """A game on the training rows, before its first task."""
     config = resolve(dataset, "zsml", **(TINY | changes))[1]

@@ -6,14 +6,13 @@ import torch
 from torch import nn
 
 from classnorm.data import SyntheticConfig, synthetic
-from classnorm.methods import METHODS, FitContext
+from classnorm.methods import FitContext
 from classnorm.methods.parts import generation
 from classnorm.methods.parts.generation import Game, GenerativeModel, generative_fit
 from classnorm.methods.settings.generative import GenerativeConfig
 
 CONFIG = GenerativeConfig(hidden=16, epochs=2, critic_steps=2, synthesized=20, classifier_epochs=2, calibration="none")
 CPU = FitContext(torch.device("cpu"))
-GENERATIVE = [name for name in METHODS if issubclass(METHODS[name].config, GenerativeConfig)]
 
 
 @pytest.fixture(scope="module")
