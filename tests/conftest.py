@@ -14,7 +14,7 @@ import scipy.io
 from hypothesis import settings
 from PIL import Image
 
-from classnorm.data import SyntheticConfig, synthetic
+from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic
 from classnorm.metrics import Calibration, gzsl_scores, side_scores
 from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.results.run_folder import write_arrays, write_result
@@ -170,6 +170,20 @@ SMALL = {"hidden": 64, "epochs": 8, "lr": 3e-3}
 @pytest.fixture(scope="session")
 def small_dataset():
     return synthetic(SyntheticConfig(classes=40, unseen=10, rows=2000, features=64, attributes=30, noise=0.7))
+
+
+@pytest.fixture(scope="session")
+def seen_only(small_dataset):
+    """The rows and classes of `small_dataset` that are seen."""
+    seen = np.flatnonzero(small_dataset.seen)
+    rows = np.flatnonzero(np.isin(small_dataset.labels, seen))
+    return ZeroShotDataset.from_arrays(
+        small_dataset.features[rows],
+        np.searchsorted(seen, small_dataset.labels[rows]),
+        small_dataset.descriptors[seen],
+        [small_dataset.class_names[c] for c in seen],
+        train=np.flatnonzero(np.isin(rows, small_dataset.split.train)),
+    )
 
 
 @pytest.fixture

@@ -139,7 +139,7 @@ def _best_runs(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -
     key = digest([benchmark.dataset.checksum, *searched, count, str(benchmark.released)])[:16]
     if key in reproduction.known:
         return reproduction.known[key]
-    trials, config = _search(reproduction, benchmark, entry, settings) if space else ([], base)
+    trials, config = _search(reproduction, benchmark, entry, base, space, settings) if space else ([], base)
     experiments = [Experiment(benchmark.dataset, entry.method, entry.label, config, seed) for seed in range(count)]
     results = reproduction.run(f"{benchmark.name}, {entry.label}: training", {entry.label: experiments})[entry.label]
     runs = SeedRuns.of(results, benchmark.released)
@@ -176,9 +176,13 @@ def search_space(reproduction: Reproduction, benchmark: Benchmark, entry: Entry)
 
 
 def _search(
-    reproduction: Reproduction, benchmark: Benchmark, entry: Entry, settings: SearchConfig
+    reproduction: Reproduction,
+    benchmark: Benchmark,
+    entry: Entry,
+    base: MethodConfig,
+    space: Space,
+    settings: SearchConfig,
 ) -> tuple[list[Trial], MethodConfig]:
-    base, space = search_space(reproduction, benchmark, entry)
     progress = reproduction.announce(f"{benchmark.name}, {entry.label}: search")
     fits = reproduction.folder / "fits"
     trials, best = search(benchmark.dataset, entry.method, base, space, settings, fits, reproduction.engine, progress)
