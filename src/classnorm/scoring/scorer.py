@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 
 from classnorm.data.dataset import FloatArray, check_descriptors, check_features
 from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
-from classnorm.errors import ClassNormError, ConfigError, DataError, ModelError, unknown_name
-from classnorm.files import replacing, write_json
-from classnorm.methods import METHODS, FitJob, MethodConfig, ProductModel, ZeroShotModel, method_named
+from classnorm.errors import ConfigError, DataError, unknown_name
+from classnorm.methods import FitJob, MethodConfig, ProductModel, ZeroShotModel
 from classnorm.metrics import Average, Calibration, SideScores, side_scores, softmax
-from classnorm.results.run_folder import model_files
 from classnorm.scoring.ranking import best_classes
-from classnorm.training import Device, pick_device, pick_dtype
+from classnorm.scoring.storage import save_scorer, saved_fields
+from classnorm.training import Device, pick_dtype
 
 __all__ = ["Scorer", "Top"]
 
-_FORMAT = "classnorm-model"
-_VERSION = 1
 _SMALLER = 4  # blocks of rows that are not in memory are smaller by this factor: the next one is read meanwhile
 
 Rows = npt.ArrayLike | RowStore | RowView
@@ -271,78 +262,9 @@ class Scorer:
 
     def save(self, folder: Path | str) -> Path:
         """Write `model.safetensors` and `model.json` into `folder`, and return it."""
-        folder = Path(folder)
-        tensors = {f"model.{name}": t.detach().cpu().contiguous() for name, t in self.model.state_dict().items()}
-        tensors["descriptors"] = torch.from_numpy(np.array(self.descriptors))  # a copy: memory maps are read-only
-        content = save_tensors(tensors)
-        with replacing(folder / "model.safetensors") as temporary:
-            temporary.write_bytes(content)
-        write_json(
-            folder / "model.json",
-            {
-                "format": _FORMAT,
-                "version": _VERSION,
-                "method": self.method,
-                "config": self.config.as_dict(),
-                "feature_dim": self.d_z,
-                "descriptor_dim": self.d_a,
-                "calibration": {"kind": self.calibration.kind, "value": self.calibration.value},
-                "temperature": self.temperature,
-                "class_names": list(self.class_names),
-                "seen": self.seen.tolist(),
-                "sha256": hashlib.sha256(content).hexdigest(),
-            },
-        )
-        return folder
+        return save_scorer(self, Path(folder))
 
     @classmethod
     def load(cls, path: Path | str, device: Device = "auto") -> Scorer:
         """Load a saved scorer; `path` is the folder or either of its files."""
-        files = model_files(Path(path))
-        folder = files[0].parent
-        document, content = _read_model(*files)
-        try:
-            if document["method"] not in METHODS:
-                raise ModelError(
-                    f"{folder}: trained with the unknown method {document['method']!r}; if it is from a plug-in, load "
-                    "that first (`plugin`)"
-                )
-            method = method_named(document["method"])
-            config = method.config(**document["config"])
-            tensors = load_tensors(content)
-            descriptors = tensors.pop("descriptors").numpy()
-            weights = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
-            d_z = int(document["feature_dim"])
-            model = method.build(config, int(document["descriptor_dim"]), d_z, weights)
-            model.load_state_dict(weights)
-            model = model.to(pick_device(device)).eval()
-            names, seen = tuple(document["class_names"]), np.array(document["seen"], dtype=bool)
-            if not len(names) == len(seen) == len(descriptors):
-                raise ValueError("class names, seen mask and descriptors differ in length")
-            temperature = float(document.get("temperature", 1.0))  # missing in old files
-            if not (math.isfinite(temperature) and temperature > 0):
-                raise ValueError(f"temperature {temperature}")
-            calibration = Calibration(**document["calibration"])
-            return cls(model, method.name, config, names, descriptors, seen, d_z, calibration, temperature)
-        except ClassNormError:
-            raise
-        except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
-            raise ModelError(
-                f"{folder}: the model files do not fit together ({str(error).splitlines()[0]}); train the model again"
-            ) from error
-
-
-def _read_model(description: Path, tensors: Path) -> tuple[dict[str, Any], bytes]:
-    """The JSON document and the bytes of the tensors, checked to belong together."""
-    try:
-        document = json.loads(description.read_text(encoding="utf-8"))
-        content = tensors.read_bytes()
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{description}: not readable ({error}); train the model again") from error
-    if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise ModelError(f"{description}: not a classnorm model; give the folder of a trained one")
-    if document.get("version") != _VERSION:
-        raise ModelError(f"{description}: model format {document.get('version')} is not understood; update classnorm")
-    if document.get("sha256") != hashlib.sha256(content).hexdigest():
-        raise ModelError(f"{tensors}: damaged, or not the file that model.json belongs to; train the model again")
-    return document, content
+        return cls(**saved_fields(Path(path), device))

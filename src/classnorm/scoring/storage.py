@@ -1,0 +1,119 @@
+"""Scorers on disk: `model.safetensors` with the weights and tables, `model.json` with everything else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+from classnorm.errors import ClassNormError, ModelError
+from classnorm.files import replacing, write_json
+from classnorm.methods import METHODS, method_named
+from classnorm.metrics import Calibration
+from classnorm.results.run_folder import model_files
+from classnorm.training import Device, pick_device
+
+if TYPE_CHECKING:
+    from classnorm.scoring.scorer import Scorer
+
+__all__ = ["save_scorer", "saved_fields"]
+
+_FORMAT = "classnorm-model"
+_VERSION = 1
+
+
+def save_scorer(scorer: Scorer, folder: Path) -> Path:
+    """Write `model.safetensors` and `model.json` into `folder`, and return it."""
+    tensors = {f"model.{name}": t.detach().cpu().contiguous() for name, t in scorer.model.state_dict().items()}
+    tensors["descriptors"] = torch.from_numpy(np.array(scorer.descriptors))  # a copy: memory maps are read-only
+    content = save_tensors(tensors)
+    with replacing(folder / "model.safetensors") as temporary:
+        temporary.write_bytes(content)
+    write_json(
+        folder / "model.json",
+        {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "method": scorer.method,
+            "config": scorer.config.as_dict(),
+            "feature_dim": scorer.d_z,
+            "descriptor_dim": scorer.d_a,
+            "calibration": {"kind": scorer.calibration.kind, "value": scorer.calibration.value},
+            "temperature": scorer.temperature,
+            "class_names": list(scorer.class_names),
+            "seen": scorer.seen.tolist(),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        },
+    )
+    return folder
+
+
+def saved_fields(path: Path, device: Device) -> dict[str, Any]:
+    """The fields of a saved scorer; `path` is the folder or either of its files."""
+    files = model_files(path)
+    folder = files[0].parent
+    document, content = _read_model(*files)
+    try:
+        if document["method"] not in METHODS:
+            raise ModelError(
+                f"{folder}: trained with the unknown method {document['method']!r}; if it is from a plug-in, load "
+                "that first (`plugin`)"
+            )
+        return _fields(document, load_tensors(content), device)
+    except ClassNormError:
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+        raise ModelError(
+            f"{folder}: the model files do not fit together ({str(error).splitlines()[0]}); train the model again"
+        ) from error
+
+
+def _fields(document: dict[str, Any], tensors: dict[str, torch.Tensor], device: Device) -> dict[str, Any]:
+    method = method_named(document["method"])
+    config = method.config(**document["config"])
+    descriptors = tensors.pop("descriptors").numpy()
+    weights = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    d_z = int(document["feature_dim"])
+    model = method.build(config, int(document["descriptor_dim"]), d_z, weights)
+    model.load_state_dict(weights)
+    names, seen = tuple(document["class_names"]), np.array(document["seen"], dtype=bool)
+    if not len(names) == len(seen) == len(descriptors):
+        raise ValueError("class names, seen mask and descriptors differ in length")
+    temperature = float(document.get("temperature", 1.0))  # missing in old files
+    if not (math.isfinite(temperature) and temperature > 0):
+        raise ValueError(f"temperature {temperature}")
+    return {
+        "model": model.to(pick_device(device)).eval(),
+        "method": method.name,
+        "config": config,
+        "class_names": names,
+        "descriptors": descriptors,
+        "seen": seen,
+        "d_z": d_z,
+        "calibration": Calibration(**document["calibration"]),
+        "temperature": temperature,
+    }
+
+
+def _read_model(description: Path, tensors: Path) -> tuple[dict[str, Any], bytes]:
+    """The JSON document and the bytes of the tensors, checked to belong together."""
+    try:
+        document = json.loads(description.read_text(encoding="utf-8"))
+        content = tensors.read_bytes()
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{description}: not readable ({error}); train the model again") from error
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise ModelError(f"{description}: not a classnorm model; give the folder of a trained one")
+    if document.get("version") != _VERSION:
+        raise ModelError(f"{description}: model format {document.get('version')} is not understood; update classnorm")
+    if document.get("sha256") != hashlib.sha256(content).hexdigest():
+        raise ModelError(f"{tensors}: damaged, or not the file that model.json belongs to; train the model again")
+    return document, content
