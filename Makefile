@@ -7,11 +7,12 @@ READY := $(VENV)/.ready
 RUNS := runs/demo
 REPORT := report
 
-.PHONY: run test test-fast test-portable lint bench clean
+.PHONY: run serve test test-fast test-portable lint bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run            train on the embedded dataset without and with Class Normalization, write $(REPORT)/"
+	@echo "make serve          train on the embedded dataset in seconds, open a page for it on http://127.0.0.1:8000"
 	@echo "make test           run all tests"
 	@echo "make test-fast      run the tests that take less than 5 seconds each"
 	@echo "make test-portable  repeat the numerical tests under other instruction sets and thread counts"
@@ -37,6 +38,9 @@ run: $(READY)
 	$(BIN)/classnorm train glyphs-light --seeds 3 --method kernel --out $(RUNS)/kernel
 	$(BIN)/classnorm report $(RUNS) --out $(REPORT) --title "glyphs: baseline, Class Normalization, kernel prototypes"
 	@echo "open $(REPORT)/index.html"
+
+serve: $(READY)
+	$(BIN)/classnorm serve --models runs/saved
 
 # One worker per core (at most 4) with one thread each; the tests of a file stay together, they share what they train.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10 --dist loadfile \

@@ -100,7 +100,7 @@ def test_images_are_mapped_and_belong_to_their_rows(data: ZeroShotDataset) -> No
     assert isinstance(data.images, np.memmap) and data.images.dtype == np.uint8
     assert data.images.shape == (data.n_rows, glyphs.SIDE, glyphs.SIDE)
     rows = np.arange(0, data.n_rows, 97)
-    np.testing.assert_array_equal(glyphs._hog(data.images[rows], glyphs.PRESETS["light"].cell), data.features[rows])
+    np.testing.assert_array_equal(glyphs.hog(data.images[rows], glyphs.PRESETS["light"].cell), data.features[rows])
     assert data.image_files is not None
     for row in rows:
         code_point = data.image_files[row].split("/")[1].removeprefix("U+")

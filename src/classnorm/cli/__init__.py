@@ -29,6 +29,7 @@ _COMMANDS = {
     "extract": ("extract:Extract", "turn images into features"),
     "describe": ("describe:Describe", "turn names, sentences or attributes into descriptors"),
     "export": ("export:Export", "write a model as ONNX"),
+    "serve": ("serve:Serve", "serve a page and an HTTP API for models"),
     "bench": ("bench:Bench", "measure the speed on this machine"),
     "data check": ("data_check:DataCheck", "inspect a dataset"),
     "data convert": ("data_convert:DataConvert", "convert between GBU folders, .npz and folder bundles"),

@@ -30,7 +30,19 @@ from classnorm.data.dataset import IntArray, Split, ZeroShotDataset
 from classnorm.errors import DataError, unknown_name
 from classnorm.files import cache_folder, replacing, write_json
 
-__all__ = ["NAMES", "PRESETS", "VERSION", "Preset", "attribute_names", "attributes", "character", "load"]
+__all__ = [
+    "NAMES",
+    "PRESETS",
+    "VERSION",
+    "Preset",
+    "attribute_names",
+    "attributes",
+    "character",
+    "hog",
+    "load",
+    "parts",
+    "picture",
+]
 
 VERSION = "1"  # increment whenever the rows of a preset change
 
@@ -154,6 +166,18 @@ def attribute_names(class_names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({name for class_name in class_names for name in attributes(class_name)}))
 
 
+def parts(class_names: Sequence[str]) -> dict[str, Any]:
+    """Return the attributes of these classes by kind: scripts, cases, bases, and marks with their positions."""
+    letters = [letter for name in class_names if (letter := _parse(character(name)))]
+    marks = {mark: position for letter in letters for mark, position in letter.marks.items()}
+    return {
+        "scripts": sorted({letter.script for letter in letters}),
+        "cases": sorted({letter.case for letter in letters}),
+        "bases": [{"name": base, "script": script} for base, script in sorted({(x.base, x.script) for x in letters})],
+        "marks": [{"name": mark, "position": marks[mark]} for mark in sorted(marks)],
+    }
+
+
 def _parse(char: str) -> _Letter | None:
     """Return the parts of a letter, or None if its name has another form."""
     base, *combining = list(unicodedata.normalize("NFD", char))
@@ -225,18 +249,34 @@ def _font_file(name: str) -> Path:
     return Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf"
 
 
+def picture(class_name: str, font: str = "DejaVuSans") -> Images:
+    """Draw a class in a font of matplotlib, [SIDE, SIDE]: white on black, upright."""
+    side = 2 * SIDE
+    canvas = _letter_canvas(character(class_name), _load_font(font, side), side)
+    return np.asarray(canvas.resize((SIDE, SIDE), Image.Resampling.BILINEAR))
+
+
+def _load_font(name: str, side: int) -> ImageFont.FreeTypeFont:
+    # Every Pillow build has the basic layout engine, and it does not substitute characters.
+    return ImageFont.truetype(_font_file(name), round(0.64 * side), layout_engine=ImageFont.Layout.BASIC)
+
+
+def _letter_canvas(char: str, font: ImageFont.FreeTypeFont, side: int) -> Image.Image:
+    canvas = Image.new("L", (side, side))
+    # One baseline for all: many classes differ only in the position of the mark.
+    ImageDraw.Draw(canvas).text((side / 2, 0.74 * side), char, fill=255, font=font, anchor="ms")
+    return canvas
+
+
 def _draw(chars: Sequence[str], fonts: Sequence[str], seed: int) -> Images:
     """Draw [n_fonts · n_chars · VARIANTS, SIDE, SIDE]: white on black, slightly rotated, shifted and scaled."""
     side = 2 * SIDE  # twice the size, to reduce blur in the transformation
     rng = np.random.default_rng(seed)
     images = []
     for name in fonts:
-        # Every Pillow build has the basic layout engine, and it does not substitute characters.
-        font = ImageFont.truetype(_font_file(name), round(0.64 * side), layout_engine=ImageFont.Layout.BASIC)
+        font = _load_font(name, side)
         for char in chars:
-            canvas = Image.new("L", (side, side))
-            # One baseline for all: many classes differ only in the position of the mark.
-            ImageDraw.Draw(canvas).text((side / 2, 0.74 * side), char, fill=255, font=font, anchor="ms")
+            canvas = _letter_canvas(char, font, side)
             for _ in range(VARIANTS):
                 angle, scale = rng.uniform(-0.07, 0.07), 2 * rng.uniform(0.95, 1.07)
                 cos, sin = scale * np.cos(angle), scale * np.sin(angle)
@@ -247,7 +287,7 @@ def _draw(chars: Sequence[str], fonts: Sequence[str], seed: int) -> Images:
     return np.stack(images)
 
 
-def _hog(images: Images, cell: int) -> Floats:
+def hog(images: Images, cell: int) -> Floats:
     """Compute histograms of oriented gradients [n_rows, (SIDE / cell − 1)² · ORIENTATIONS], non-negative.
 
     Each histogram covers 2 × 2 cells, with a stride of one cell, and is normalized by the energy of the 3 × 3
@@ -304,7 +344,7 @@ def _render(preset: Preset) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]
     class_names = [unicodedata.name(char).lower() for char in chars]
     columns = attribute_names(class_names)
     arrays = {
-        "features": np.concatenate([_hog(images[start : start + 256], preset.cell) for start in chunks]),
+        "features": np.concatenate([hog(images[start : start + 256], preset.cell) for start in chunks]),
         "labels": labels,
         "descriptors": np.array([np.isin(columns, attributes(name)) for name in class_names], dtype=np.float32),
         "images": images,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +53,7 @@ def find_images(source: str | Path) -> ImageTable:
 
 
 def read_images(
-    images: Images,
+    images: Images | Sequence[BinaryIO],
     rows: Iterable[int],
     prepare: Callable[[Image.Image], npt.NDArray[np.uint8]],
     *,

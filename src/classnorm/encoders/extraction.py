@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -278,7 +278,11 @@ def _sizes(images: Images) -> list[int]:
 
 
 def encode_images(
-    files: Sequence[Path], encoder: Encoder, *, device: torch.device | str = "cpu", progress: OnProgress | None = None
+    files: Sequence[Path] | Sequence[BinaryIO],
+    encoder: Encoder,
+    *,
+    device: torch.device | str = "cpu",
+    progress: OnProgress | None = None,
 ) -> tuple[npt.NDArray[np.float32], list[str]]:
     """Encode images: features of the readable ones, and for each image why it cannot be read, or ""."""
     device = torch.device(device)
@@ -323,7 +327,11 @@ def _is_finished(part: _Part) -> bool:
 
 
 def _encoded(
-    images: Images, parts: Sequence[range], encoder: Encoder, batch_size: int, device: torch.device
+    images: Images | Sequence[BinaryIO],
+    parts: Sequence[range],
+    encoder: Encoder,
+    batch_size: int,
+    device: torch.device,
 ) -> Iterator[_Encoded]:
     """For each range of rows: features of the readable images, and for each image why it cannot be read, or ""."""
     encoder.module.to(device).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -1,0 +1,71 @@
+"""Drawn letters → images like those of `glyphs`: white on black, with strokes as wide as those of the fonts.
+
+Where a letter is drawn matters, since many classes differ only in the position of a mark: a square canvas has the same
+lines as the images of the fonts (`LINES`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps
+
+from classnorm.data import glyphs
+from classnorm.errors import DataError
+
+__all__ = ["LINES", "features", "letter"]
+
+LINES = {"ascender": 0.253, "capital": 0.273, "small": 0.390, "baseline": 0.740, "descender": 0.891}
+"""Heights of the lines of a canvas from its top, as a share of its side: those of the fonts in the images."""
+
+_FINE = 4  # strokes are measured at this multiple of the resolution of the images
+_THIN, _WIDE = 1.0, 2.9  # half the width of strokes, in pixels of the images; those between are left as they are
+_TARGET = 1.6
+
+
+def letter(image: Image.Image) -> npt.NDArray[np.uint8]:
+    """A picture of a letter as [SIDE, SIDE], like those of the dataset."""
+    side = _FINE * glyphs.SIDE
+    ink = _ink(image)
+    square = ImageOps.pad(ink, (max(ink.size),) * 2, color=0)
+    resampling = Image.Resampling.BOX if square.width > side else Image.Resampling.BICUBIC
+    fine = np.asarray(square.resize((side, side), resampling))
+    strokes = _with_font_strokes(fine)
+    cells = strokes.reshape(glyphs.SIDE, _FINE, glyphs.SIDE, _FINE).mean(axis=(1, 3))
+    return np.asarray(np.round(255 * cells), dtype=np.uint8)
+
+
+def features(letters: npt.NDArray[np.uint8], preset: str) -> npt.NDArray[np.float32]:
+    """[n, SIDE, SIDE] → the features of a preset of glyphs, [n, d_z]."""
+    cell = glyphs.PRESETS[preset].cell
+    if not len(letters):
+        return np.zeros((0, (glyphs.SIDE // cell - 1) ** 2 * glyphs.ORIENTATIONS), dtype=np.float32)
+    return glyphs.hog(letters, cell)
+
+
+def _ink(image: Image.Image) -> Image.Image:
+    """White strokes on black, from a transparent canvas, or from light and dark whichever is at the border."""
+    if "A" in image.getbands() or "transparency" in image.info:
+        alpha = image.convert("RGBA").getchannel("A")
+        if np.asarray(alpha).min() < 128:
+            return alpha
+    gray = image.convert("L")
+    pixels = np.asarray(gray)
+    border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+    return ImageOps.invert(gray) if np.median(border) > 127 else gray
+
+
+def _with_font_strokes(fine: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    """Values from 0 to 1, with strokes made thinner or wider if no font has such ones."""
+    from scipy.ndimage import distance_transform_edt, maximum_filter
+
+    inside = fine > 127
+    if not inside.any() or inside.all():
+        raise DataError("no letter there; draw dark strokes on a light background")
+    depth = distance_transform_edt(inside)  # from each pixel of a stroke to its edge
+    ridge = inside & (depth == maximum_filter(depth, 3))
+    half = float(np.median(depth[ridge]))
+    if _THIN * _FINE <= half <= _WIDE * _FINE:
+        return fine / 255.0
+    signed = np.where(inside, depth - 0.5, 0.5 - distance_transform_edt(~inside))
+    return np.asarray(np.clip(signed + _TARGET * _FINE - half + 0.5, 0.0, 1.0))

@@ -1,0 +1,355 @@
+"""The endpoints: what a request asks of the models, for the visitor who sends it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+from PIL import Image
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from classnorm.scoring import Scorer, Top
+from classnorm.serve.batching import Batcher
+from classnorm.serve.counters import Counters
+from classnorm.serve.errors import RequestError
+from classnorm.serve.inputs import Sent, read_document, read_sent, whole_number
+from classnorm.serve.models import Rows, Served
+from classnorm.serve.projection import Projection
+from classnorm.serve.saving import export_model, save_model
+from classnorm.serve.sessions import Gift, Overlay, Sessions, Visit, new_key, with_additions
+from classnorm.serve.settings import ServeSettings
+
+__all__ = ["COOKIE", "HEADER", "Api"]
+
+COOKIE = "classnorm_session"
+HEADER = "x-classnorm-session"
+_THREADS = 2  # for pictures, changes and explanations; forward passes have their own
+_DEFAULT_TOP = 3
+
+T = TypeVar("T")
+
+
+class Api:
+    """The endpoints of one worker."""
+
+    def __init__(self, models: Mapping[str, Served], settings: ServeSettings, counters: Counters) -> None:
+        self.models, self.settings, self.limits = models, settings, settings.limits
+        self.first = next(iter(models.values()))
+        self.sessions = Sessions(settings.state / "sessions", settings.limits)
+        self._batcher = Batcher(counters)
+        self._threads = ThreadPoolExecutor(_THREADS, "work")
+        self._exports = asyncio.Lock()
+        self._maps: dict[str, Projection] = {}
+
+    def close(self) -> None:
+        self._batcher.close()
+        self._threads.shutdown(wait=True)
+
+    async def model(self, request: Request) -> Response:
+        models = await self._in_thread(lambda: [served.about() for served in self.models.values()])
+        saving = self.settings.save_folder is not None
+        limits = {name: getattr(self.limits, name) for name in _SHOWN_LIMITS}
+        return JSONResponse({"models": models, "saving": saving, "limits": limits})
+
+    async def predict(self, request: Request) -> Response:
+        sent, visit = await read_sent(request, self.limits), self._visit(request)
+        k = whole_number(sent.fields.get("top", _DEFAULT_TOP), "top", self.limits.top)
+        chosen = self._chosen(sent.fields.get("model"))
+        answers = [await self._predicted(served, visit, sent, k) for served in chosen]
+        others = {"models": answers} if len(chosen) > 1 else {}
+        return JSONResponse(answers[0] | others)
+
+    async def _predicted(self, served: Served, visit: Visit, sent: Sent, k: int) -> dict[str, Any]:
+        scorer, rows = await self._scorer_and_rows(served, visit, sent)
+        top = await self._batcher.top(scorer, rows.features, k)
+        return {
+            "model": served.name,
+            "predictions": rows.spread(_named(scorer, top, len(served.scorer.class_names))),
+            "known": rows.spread([None] * len(rows.features)),
+            **({"errors": [error or None for error in rows.errors]} if any(rows.errors) else {}),
+        }
+
+    async def _scorer_and_rows(self, served: Served, visit: Visit, sent: Sent) -> tuple[Scorer, Rows]:
+        if sent.features is not None and visit is self.sessions.nobody:
+            return served.scorer, served.rows(sent, self.limits)  # at once: no need to change threads
+        return await self._in_thread(lambda: (visit.scorer(served), served.rows(sent, self.limits)))
+
+    async def list_classes(self, request: Request) -> Response:
+        served, visit = self._one(request.query_params.get("model")), self._visit(request)
+        scorer = await self._in_thread(visit.scorer, served)
+        additions, known = visit.additions(served), len(served.scorer.class_names)
+        name = request.query_params.get("name")
+        if name is not None and name not in scorer.class_names:
+            raise RequestError(404, f"no class {name[:100]!r}")
+        classes: list[dict[str, Any]] = [
+            {"class": class_name, "kind": _kind(scorer, i, known), "examples": additions.count(class_name)}
+            for i, class_name in enumerate(scorer.class_names)
+            if name in (None, class_name)
+        ]
+        if name is not None:
+            classes[0]["descriptor"] = scorer.descriptors[scorer.class_names.index(name)].tolist()
+        gifts = [{"id": gift.number, "class": gift.name, "examples": len(gift.rows)} for gift in additions.gifts]
+        return JSONResponse({"model": served.name, "classes": classes, "gifts": gifts})
+
+    async def add_class(self, request: Request) -> Response:
+        document = await read_document(request)
+        name = self._name(document.get("name"))
+        text = document.get("text")
+        if isinstance(text, str) and len(text) > self.limits.text_length:
+            raise RequestError(413, f"text has more than {self.limits.text_length} characters")
+        chosen = self._chosen(document.get("model", "all"))
+
+        def change(overlay: Overlay) -> Overlay:
+            problems: list[RequestError] = []
+            added = overlay
+            for served in chosen:
+                try:
+                    added = _with_class(added, served, name, document)
+                except RequestError as error:
+                    problems.append(error)
+            if len(problems) == len(chosen):  # what fits one model need not fit another
+                raise problems[0]
+            return added
+
+        key, visit = await self._changed(request, change)
+        served = next(served for served in chosen if name in visit.additions(served).classes)
+        return self._answer(request, key, {"class": name, "kind": "yours", "model": served.name}, 201)
+
+    async def remove_class(self, request: Request) -> Response:
+        name = request.query_params.get("name", "")
+        chosen = self._chosen(request.query_params.get("model", "all"))
+        visit = self._visit(request)
+        if not any(name in visit.additions(served).classes for served in chosen):
+            known = any(name in served.scorer.class_names for served in chosen)
+            raise RequestError(
+                403 if known else 404,
+                "classes of the model cannot be removed" if known else f"you have no class {name[:100]!r}",
+            )
+
+        def change(overlay: Overlay) -> Overlay:
+            for served in chosen:
+                additions = Visit(overlay).additions(served)
+                classes = {key: vector for key, vector in additions.classes.items() if key != name}
+                gifts = tuple(gift for gift in additions.gifts if gift.name != name)
+                overlay = with_additions(overlay, served, classes=classes, gifts=gifts)
+            return overlay
+
+        key, _ = await self._changed(request, change)
+        return self._answer(request, key, {"removed": name})
+
+    async def add_examples(self, request: Request) -> Response:
+        sent, visit = await read_sent(request, self.limits), self._visit(request)
+        name = sent.text("class")
+        chosen = self._chosen(sent.fields.get("model", "all"))
+        rows, problems = await self._in_thread(self._example_rows, chosen, visit, sent, name)
+        if not rows:
+            raise problems[0]
+
+        def change(overlay: Overlay) -> Overlay:
+            number = 1 + max((gift.number for part in overlay.values() for gift in part.gifts), default=0)
+            for served, features in rows:
+                gifts = Visit(overlay).additions(served).gifts
+                overlay = with_additions(overlay, served, gifts=(*gifts, Gift(number, name, features)))
+            return overlay
+
+        key, visit = await self._changed(request, change)
+        served, features = rows[0]
+        additions = visit.additions(served)
+        answer = {"class": name, "id": additions.gifts[-1].number, "added": len(features)}
+        return self._answer(request, key, answer | {"examples": additions.count(name)}, 201)
+
+    def _example_rows(
+        self, chosen: Sequence[Served], visit: Visit, sent: Sent, name: str
+    ) -> tuple[list[tuple[Served, Any]], list[RequestError]]:
+        rows: list[tuple[Served, Any]] = []
+        problems: list[RequestError] = []
+        for served in chosen:
+            try:
+                if not hasattr(served.scorer, "add_examples"):
+                    raise RequestError(400, f"{served.name} learns nothing from examples")
+                if name not in visit.scorer(served).class_names:
+                    raise RequestError(404, f"no class {name[:100]!r}")
+                features = served.rows(sent, self.limits).features.astype(np.float32)
+                served.scorer.only(served.scorer.class_names[:1])  # a model that cannot take them raises here
+                rows.append((served, features))
+            except RequestError as error:
+                problems.append(error)
+        return rows, problems
+
+    async def remove_examples(self, request: Request) -> Response:
+        query = request.query_params
+        name = query.get("class")
+        number = whole_number(query["id"], "id", 1 << 30) if "id" in query else None
+        if (name is None) == (number is None):
+            raise RequestError(400, "say which examples: class or id")
+        removed = 0
+
+        def change(overlay: Overlay) -> Overlay:
+            nonlocal removed
+            for served in self._chosen(query.get("model", "all")):
+                gifts = Visit(overlay).additions(served).gifts
+                kept = tuple(gift for gift in gifts if name != gift.name and number != gift.number)
+                removed = max(removed, sum(map(_length, gifts)) - sum(map(_length, kept)))
+                overlay = with_additions(overlay, served, gifts=kept)
+            if not removed:
+                raise RequestError(404, "there are no such examples of yours")
+            return overlay
+
+        key, _ = await self._changed(request, change)
+        return self._answer(request, key, {"removed": removed})
+
+    async def explain(self, request: Request) -> Response:
+        sent, visit = await read_sent(request, self.limits), self._visit(request)
+        top = whole_number(sent.fields.get("top", 10), "top", self.limits.top)
+        served = self._one(sent.fields.get("model"))
+        scorer, rows = await self._scorer_and_rows(served, visit, sent)
+        if not hasattr(scorer, "explain"):
+            raise RequestError(400, f"{served.name} cannot explain its answers")
+        explanations = await self._in_thread(lambda: scorer.explain(rows.features, top=top))
+        return JSONResponse({"model": served.name, "explanations": rows.spread(explanations)})
+
+    async def map(self, request: Request) -> Response:
+        visit = self._visit(request)
+        sent = await read_sent(request, self.limits) if request.method == "POST" else None
+        fields: Mapping[str, Any] = request.query_params if sent is None else sent.fields
+        served = self._one(fields.get("model"))
+        scorer = await self._in_thread(visit.scorer, served)
+        places = await self._in_thread(self._places, served, scorer)
+        known = len(served.scorer.class_names)
+        answer: dict[str, Any] = {
+            "model": served.name,
+            "classes": [
+                {"class": name, "kind": _kind(scorer, i, known), "x": float(x), "y": float(y)}
+                for i, (name, (x, y)) in enumerate(zip(scorer.class_names, places, strict=True))
+            ],
+        }
+        if sent is not None:
+            rows = await self._in_thread(served.rows, sent, self.limits)
+            top = await self._batcher.top(scorer, rows.features, min(self.limits.top, len(scorer.class_names)))
+            points = Projection.points(places, top).tolist()
+            answer["points"] = rows.spread([{"x": x, "y": y} for x, y in points])
+        return JSONResponse(answer)
+
+    def _places(self, served: Served, scorer: Scorer) -> Any:
+        if served.name not in self._maps:
+            self._maps[served.name] = Projection.of(served.scorer.prototypes())
+        return self._maps[served.name](scorer.prototypes())
+
+    async def thumbnail(self, request: Request) -> Response:
+        served, name = self._one(request.query_params.get("model")), request.query_params.get("class", "")
+        pixels = await self._in_thread(served.thumbnail, name)
+        if pixels is None:
+            raise RequestError(404, "there is no picture of this class")
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "PNG")
+        headers = {"cache-control": "private, max-age=3600"}
+        return Response(file.getvalue(), media_type="image/png", headers=headers)
+
+    async def forget(self, request: Request) -> Response:
+        key = self._key(request)
+        if key is not None:
+            await self._in_thread(self.sessions.forget, key)
+        response = JSONResponse({"forgotten": key is not None})
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return response
+
+    async def save(self, request: Request) -> Response:
+        document = await read_document(request)
+        served, visit = self._one(document.get("model")), self._visit(request)
+        name = await self._in_thread(save_model, served, visit, document.get("name"), self.settings)
+        return JSONResponse({"saved": name}, 201)
+
+    async def export(self, request: Request) -> Response:
+        served, visit = self._one(request.query_params.get("model")), self._visit(request)
+        if self._exports.locked():
+            raise RequestError(429, "another export is running; try again", {"retry-after": "5"})
+        async with self._exports:
+            content = await self._in_thread(export_model, served, visit)
+        headers = {"content-disposition": 'attachment; filename="model.onnx"'}
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+    def _chosen(self, name: Any) -> list[Served]:
+        """The models that a request is for: by default the first one."""
+        if name is None:
+            return [self.first]
+        if name == "all":
+            return list(self.models.values())
+        if not isinstance(name, str) or name not in self.models:
+            raise RequestError(404, f"no model {str(name)[:100]!r}; GET /model lists them")
+        return [self.models[name]]
+
+    def _one(self, name: Any) -> Served:
+        return self._chosen(name)[0]
+
+    def _name(self, name: Any) -> str:
+        """A name of a class that can be shown."""
+        if not isinstance(name, str) or not name.strip():
+            raise RequestError(400, "name must be the name of the class")
+        if len(name) > self.limits.name_length:
+            raise RequestError(400, f"name has more than {self.limits.name_length} characters")
+        if not name.isprintable() or name != name.strip():
+            raise RequestError(400, "name must have visible characters only, and no spaces around it")
+        return name
+
+    def _key(self, request: Request) -> str | None:
+        given = request.headers.get(HEADER) or request.cookies.get(COOKIE)
+        return given if given is not None and self.sessions.is_key(given) else None
+
+    def _visit(self, request: Request) -> Visit:
+        return self.sessions.visit(self._key(request))
+
+    async def _changed(self, request: Request, change: Callable[[Overlay], Overlay]) -> tuple[str, Visit]:
+        key = self._key(request) or new_key()
+        return key, await self._in_thread(self.sessions.change, key, change)
+
+    def _answer(self, request: Request, key: str, document: dict[str, Any], status: int = 200) -> Response:
+        """An answer that tells a new visitor who they are."""
+        response = JSONResponse(document, status, headers={HEADER: key})
+        if request.headers.get(HEADER) is None:
+            age = round(86400 * self.limits.session_days)
+            secure = request.url.scheme == "https"
+            response.set_cookie(COOKIE, key, max_age=age, httponly=True, samesite="strict", secure=secure)
+        return response
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: function(*arguments))
+
+
+_SHOWN_LIMITS = ("body_mb", "megapixels", "files", "rows", "top", "classes", "examples", "name_length", "text_length")
+
+
+def _length(gift: Gift) -> int:
+    return len(gift.rows)
+
+
+def _with_class(overlay: Overlay, served: Served, name: str, document: dict[str, Any]) -> Overlay:
+    additions = Visit(overlay).additions(served)
+    if name in served.scorer.class_names or name in additions.classes:
+        raise RequestError(409, "there is a class of this name already; choose another one")
+    vector = served.descriptor(document)
+    served.scorer.add_classes({name: vector}, "your class")  # raises if the vector is unfit
+    return with_additions(overlay, served, classes={**additions.classes, name: vector})
+
+
+def _kind(scorer: Scorer, position: int, known: int) -> str:
+    return "yours" if position >= known else "seen" if scorer.seen[position] else "unseen"
+
+
+def _named(scorer: Scorer, top: Top, known: int) -> list[list[dict[str, Any]]]:
+    names, seen = scorer.class_names, scorer.seen
+    return [
+        [
+            {
+                "class": names[c],
+                "probability": round(p, 6),
+                "kind": "yours" if c >= known else "seen" if seen[c] else "unseen",
+            }
+            for c, p in zip(classes, probabilities, strict=True)
+        ]
+        for classes, probabilities in zip(top.indices.tolist(), top.probabilities.tolist(), strict=True)
+    ]
