@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from classnorm.data import ZeroShotDataset
 from classnorm.data.dataset import check_array
-from classnorm.data.descriptor_tables import descriptor_table, is_frame, joined_classes
+from classnorm.data.descriptor_tables import column_names, descriptor_table, is_frame, joined_classes
 from classnorm.errors import ClassNormError, ModelError
 from classnorm.files import write_json
 from classnorm.methods import ClassNormConfig, FitContext, FitJob, resolve
@@ -145,7 +145,8 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(seen) < 2:
             raise InputError(f"y holds 1 class, {seen.tolist()[0]!r}; a classifier needs rows of at least 2 classes")
         described = descriptors is not None
-        table = descriptor_table(descriptors() if callable(descriptors) else descriptors, seen)
+        descriptors = descriptors() if callable(descriptors) else descriptors
+        table = descriptor_table(descriptors, seen)
         classes = joined_classes(seen, list(table))
         missing = [label for label in seen.tolist() if label not in table]
         if missing:
@@ -161,6 +162,7 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             [str(label) for label in classes.tolist()],
             train=np.arange(len(y)),
             name="the data",
+            attribute_names=column_names(descriptors),
         )
         seed = self.random_state
         if not isinstance(seed, int | np.integer):

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _KEYS = ("labels", "descriptors", "class_names", "train_idx", "test_seen_idx", "test_unseen_idx")
-_OPTIONAL = ("name", "image_files", "is_train", "provenance")
+_OPTIONAL = ("name", "image_files", "is_train", "provenance", "attribute_names")
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -54,6 +54,7 @@ def dataset_of(features: Features, content: Arrays, path: Path) -> ZeroShotDatas
         provenance=provenance_of(content, path),
         image_files=texts(content["image_files"]) if "image_files" in content else None,
         is_train=content.get("is_train"),
+        attribute_names=texts(content["attribute_names"]) if "attribute_names" in content else None,
     )
 
 
@@ -79,6 +80,7 @@ def write_bundle(path: Path, table: ImageTable, features: Iterable[FloatArray] |
         "provenance": np.array([f"{key}={value}" for key, value in table.provenance.items()], dtype=np.str_),
         "image_files": np.array(table.files) if table.files else None,
         "is_train": table.is_train,
+        "attribute_names": None if table.attribute_names is None else np.array(table.attribute_names),
     }
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
         if features is not None:

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.image_table import ImageTable
 from classnorm.errors import DataError
 
-__all__ = ["read_cub", "read_cub_classes", "read_cub_split"]
+__all__ = ["cub_attribute_names", "read_cub", "read_cub_classes", "read_cub_split"]
 
 
 def read_cub(root: Path) -> ImageTable:
@@ -38,6 +39,7 @@ def read_cub(root: Path) -> ImageTable:
         is_train=is_train,
         descriptors=descriptors,
         provenance={} if descriptors is None else {"attributes": "continuous, in percent"},
+        attribute_names=None if descriptors is None else cub_attribute_names(root, descriptors.shape[1]),
     )
 
 
@@ -54,6 +56,11 @@ def read_cub_classes(root: Path) -> tuple[tuple[str, ...], npt.NDArray[np.float3
     if len(table) != len(names):
         raise DataError(f"{path}: {len(table)} rows for {len(names)} classes; it must have one per class")
     return names, table
+
+
+def cub_attribute_names(root: Path, d_a: int) -> tuple[str, ...] | None:
+    """Read `attributes.txt`, which the published archive has beside CUB's folder, if it is there."""
+    return find_attribute_names(root, d_a) or find_attribute_names(root.resolve().parent, d_a)
 
 
 def read_cub_split(path: Path) -> list[tuple[str, str]]:

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from classnorm.data.attribute_names import check_attribute_names
 from classnorm.data.gbu_benchmarks import recognise
 from classnorm.data.row_store import Features, FloatArray, IntArray, RowStore, RowView, row_blocks
 from classnorm.errors import DataError
 
 __all__ = [
+    "TEXT_PROVENANCE",
     "FloatArray",
     "IntArray",
     "Split",
@@ -31,6 +33,9 @@ __all__ = [
     "converted_blocks",
     "row_chunks",
 ]
+
+TEXT_PROVENANCE = ("text_encoder", "templates", "joined")
+"""Keys of the provenance that say how descriptors were made from text."""
 
 _LARGEST = 2**53  # up to here float64 represents every integer exactly
 _CHUNK = 4096  # rows per block, so that a memory-mapped file is never fully in memory
@@ -80,6 +85,7 @@ class ZeroShotDataset:
     image_files: tuple[str, ...] | None = None
     is_train: npt.NDArray[np.bool_] | None = None  # official train/test split of the images, for continual streams
     images: npt.NDArray[np.uint8] | None = None  # [n_rows, height, width], possibly memory-mapped
+    attribute_names: tuple[str, ...] | None = None  # [d_a], not part of the checksum; equal names are one attribute
 
     @classmethod
     def from_arrays(
@@ -98,6 +104,7 @@ class ZeroShotDataset:
         image_files: Sequence[str] | None = None,
         is_train: npt.ArrayLike | None = None,
         images: npt.NDArray[np.uint8] | None = None,
+        attribute_names: Sequence[str] | None = None,
     ) -> ZeroShotDataset:
         """Validate the arrays and build a dataset from them.
 
@@ -108,6 +115,7 @@ class ZeroShotDataset:
             class_names: one distinct name per class.
             train, test_seen, test_unseen: disjoint 0-based row numbers.
             where: file or object named in error messages; `name` by default.
+            attribute_names: names of the columns of `descriptors`, for explanations.
 
         Raises:
             DataError: an array is invalid.
@@ -133,6 +141,7 @@ class ZeroShotDataset:
         for key, column in (("image_files", image_files), ("is_train", is_train), ("images", images)):
             if column is not None and (length := len(np.atleast_1d(column))) != n_rows:
                 raise DataError(f"{where}: {key} has {length} entries for {n_rows} rows; give one per row")
+        columns = None if attribute_names is None else check_attribute_names(attribute_names, table.shape[1], where)
         return cls(
             name=name,
             features=matrix,
@@ -144,6 +153,7 @@ class ZeroShotDataset:
             image_files=None if image_files is None else tuple(map(str, image_files)),
             is_train=None if is_train is None else np.asarray(is_train, dtype=bool),
             images=images,
+            attribute_names=columns,
         )
 
     def restricted(self, classes: IntArray) -> ZeroShotDataset:
@@ -158,6 +168,11 @@ class ZeroShotDataset:
             class_names=tuple(self.class_names[c] for c in classes),
             split=Split(*(rows[labels[rows] >= 0] for rows in self.split.parts.values())),
         )
+
+    @property
+    def described_by(self) -> dict[str, str]:
+        """The text encoder and the templates of the descriptors, from the provenance; empty for attributes."""
+        return {key: self.provenance[key] for key in TEXT_PROVENANCE if key in self.provenance}
 
     @cached_property
     def benchmark(self) -> str | None:

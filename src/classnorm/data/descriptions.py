@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.bundle import provenance_of, read_npz, texts
-from classnorm.data.cub import read_cub_classes
-from classnorm.data.dataset import check_descriptors, check_distinct
+from classnorm.data.cub import cub_attribute_names, read_cub_classes
+from classnorm.data.dataset import TEXT_PROVENANCE, check_descriptors, check_distinct
 from classnorm.data.images import class_folders
 from classnorm.data.table_files import (
     csv_rows,
@@ -35,9 +36,7 @@ _NAME_COLUMNS = ("name", "class", "class_name", "classname", "label", "species",
 _SUFFIXES = (".txt", ".csv", ".parquet", ".json", ".npz", ".npy")
 _PROVENANCE = (
     "attributes",
-    "text_encoder",
-    "templates",
-    "joined",
+    *TEXT_PROVENANCE,
 )  # of descriptors, not of features
 _SHOWN = 3  # names in a message
 
@@ -184,22 +183,26 @@ def _distinct(names: Iterable[str], where: str) -> tuple[str, ...]:
 def _of_folder(path: Path, numbers: bool) -> Descriptions:
     names: Sequence[str]
     table: npt.NDArray[Any] | None
+    columns: tuple[str, ...] | None = None
     if (path / "att_splits.mat").is_file():
         names, table, _ = read_splits(path)
+        columns = find_attribute_names(path, table.shape[1]) if numbers else None
     elif (path / "classes.txt").is_file() and (path / "images.txt").is_file():
         names, table = read_cub_classes(path)
+        columns = cub_attribute_names(path, table.shape[1]) if numbers and table is not None else None
     else:
         names, table = [folder.name for folder in class_folders(path)], None
     if numbers and table is not None:
-        return Descriptions.of_table(names, table, str(path))
+        return Descriptions.of_table(names, table, str(path), columns or ())
     return Descriptions.of_names(names, str(path))
 
 
 def _of_descriptors(path: Path, columns: Sequence[str] = ()) -> Descriptions:
     table = read_descriptors(path)
-    content = read_npz(path, (), ("columns", "provenance")) if path.suffix.lower() == ".npz" else {}
+    content = read_npz(path, (), ("columns", "attribute_names", "provenance")) if path.suffix.lower() == ".npz" else {}
     provenance = {key: text for key, text in provenance_of(content, path).items() if key in _PROVENANCE}
-    columns = texts(content["columns"]) if "columns" in content else columns
+    for key in ("attribute_names", "columns"):
+        columns = texts(content[key]) if key in content else columns
     descriptions = Descriptions.of_table(table, np.stack(list(table.values())), str(path), columns)
     return replace(descriptions, provenance=provenance)
 

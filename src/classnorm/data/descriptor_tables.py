@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from classnorm.errors import DataError
 
-__all__ = ["descriptor_table", "is_frame", "joined_classes"]
+__all__ = ["column_names", "descriptor_table", "is_frame", "joined_classes"]
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -55,6 +55,12 @@ def descriptor_table(descriptors: Any, classes: Array) -> dict[Any, Floats]:
                 f"{table[names[0]].shape}; give every class a vector of the same length"
             )
     return table
+
+
+def column_names(descriptors: Any) -> list[str] | None:
+    """Return the names of the columns of a DataFrame, if they are names."""
+    columns = list(descriptors.columns) if is_frame(descriptors) and hasattr(descriptors, "columns") else []
+    return columns if columns and all(isinstance(column, str) for column in columns) else None
 
 
 def joined_classes(classes: Array, names: list[Any]) -> Array:

@@ -388,4 +388,7 @@ def _read(folder: Path, name: str) -> ZeroShotDataset:
     table = json.loads((folder / "table.json").read_text(encoding="utf-8"))
     features, labels, descriptors = (np.load(folder / f"{a}.npy", allow_pickle=False) for a in _ARRAYS[:3])
     images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
-    return ZeroShotDataset.from_arrays(features, labels, descriptors, name=name, images=images, **table)
+    columns = attribute_names(table["class_names"])
+    return ZeroShotDataset.from_arrays(
+        features, labels, descriptors, name=name, images=images, attribute_names=columns, **table
+    )

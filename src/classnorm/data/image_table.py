@@ -11,10 +11,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.dataset import IntArray, Split, ZeroShotDataset
+from classnorm.data.dataset import TEXT_PROVENANCE, IntArray, Split, ZeroShotDataset
 from classnorm.errors import DataError
 
 __all__ = ["ImageTable", "Images", "folder_and_file"]
+
+_KEPT = ("attributes", "split", *TEXT_PROVENANCE)  # provenance of the descriptors and the split of a dataset
 
 Images: TypeAlias = Sequence[Path] | npt.NDArray[np.uint8]
 """Files, or pixels [n, height, width] or [n, height, width, 3]."""
@@ -34,6 +36,7 @@ class ImageTable:
     descriptors: npt.NDArray[np.float32] | None = None
     split: Split | None = None
     provenance: dict[str, str] = field(default_factory=dict)  # of descriptors and split
+    attribute_names: tuple[str, ...] | None = None  # columns of the descriptors
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -51,6 +54,7 @@ class ImageTable:
             descriptors=dataset.descriptors,
             split=dataset.split,
             provenance=dataset.provenance,
+            attribute_names=dataset.attribute_names,
         )
 
     @cached_property
@@ -79,6 +83,7 @@ class ImageTable:
             **self.split.parts,
             name=self.name,
             where=where,
+            attribute_names=self.attribute_names,
             **options,
         )
 
@@ -107,7 +112,8 @@ class ImageTable:
             class_names=dataset.class_names,
             descriptors=dataset.descriptors,
             split=_restricted(dataset.split, matched, dataset.n_rows),
-            provenance={key: dataset.provenance[key] for key in ("attributes", "split") if key in dataset.provenance},
+            provenance={key: dataset.provenance[key] for key in _KEPT if key in dataset.provenance},
+            attribute_names=dataset.attribute_names,
         )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.dataset import Split, ZeroShotDataset
 from classnorm.data.gbu_benchmarks import recognise
 from classnorm.data.xlsa17 import AttributesKey, read_splits
@@ -47,4 +48,5 @@ def simulate(
         name=f"{benchmark or folder.resolve().name} (simulated features)",
         where=str(folder),
         provenance={"features": "simulated", "attributes": attributes, "split": "simulated"},
+        attribute_names=find_attribute_names(folder, table.shape[1]),
     )

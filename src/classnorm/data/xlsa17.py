@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.dataset import Split, ZeroShotDataset, check_integers
 from classnorm.data.gbu_benchmarks import recognise
 from classnorm.errors import DataError
@@ -67,6 +68,7 @@ def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey =
             "split": f"GBU {split.checksum[:8]}",
         },
         image_files=files,
+        attribute_names=find_attribute_names(folder, descriptors.shape[1]),
     )
 
 

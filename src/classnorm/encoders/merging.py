@@ -103,6 +103,7 @@ def _table(path: Path) -> ImageTable:
         descriptors=content.get("descriptors"),
         split=None if any(part is None for part in rows) else Split(*rows),  # type: ignore[arg-type]
         provenance=provenance_of(content, path),
+        attribute_names=tuple(texts(content["attribute_names"])) if "attribute_names" in content else None,
     )
 
 

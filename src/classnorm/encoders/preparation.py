@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from classnorm.data import Split, ZeroShotDataset, load_bundle, save_bundle
+from classnorm.data.attribute_names import attributes_of_columns
 from classnorm.data.bundle import provenance_of, read_npz, texts
 from classnorm.data.descriptions import Descriptions, match_names, read_descriptions
 from classnorm.data.image_table import Images, ImageTable
@@ -30,7 +31,7 @@ __all__ = ["Prepared", "described", "joined_to", "prepare", "with_split"]
 HOLD_OUT = 0.2  # of the classes, by default if all have images
 _TEST_SEEN = 0.2  # of the images of each seen class
 _FEATURE_KEYS = ("features", "encoder", "images", "skipped")  # provenance of the features in a bundle
-
+_COMPARED = ("checksum", "provenance", "attribute_names")
 _THUMBNAIL = Preprocessing(96, 96, (0.0,) * 3, (1.0,) * 3)
 
 
@@ -93,6 +94,7 @@ def described(
         class_names=descriptors.names,
         descriptors=descriptors.table,
         provenance={**table.provenance, **descriptors.provenance},
+        attribute_names=attributes_of_columns(descriptors.columns, descriptors.provenance),
     )
 
 
@@ -177,7 +179,7 @@ def _refreshed(
     )
     with suppress(DataError):
         old = load_bundle(bundle)
-        if (old.checksum, old.provenance) == (dataset.checksum, dataset.provenance):
+        if all(getattr(old, part) == getattr(dataset, part) for part in _COMPARED):
             return True
     save_bundle(dataset, bundle)
     return True

@@ -112,6 +112,7 @@ class KernelModel(ProductModel):
         self.map_rate = 0.0 if config.closed_form else config.map_rate
         self.scale = config.scale
         self.length, self.hubness = config.length, config.hubness
+        self.ridge = config.ridge
 
     def prototypes(self, descriptors: Tensor) -> Tensor:
         """[n_classes, d_a] → [n_classes, k + 1]; the last column is the hubness penalty."""
@@ -125,6 +126,14 @@ class KernelModel(ProductModel):
 
     def class_vectors(self, prototypes: Tensor) -> Tensor:
         return prototypes
+
+    def class_weights(self, descriptors: Tensor, seen: Tensor) -> Tensor | None:
+        """The closed form's prototype is a sum of class means, φ(a) (ΦᵀΦ + λI)⁻¹ Φᵀ M: the factors of the means."""
+        if len(seen) != len(self.means):  # not all training classes are known
+            return None
+        factors = ridge(self.kernel(seen).cpu(), torch.eye(len(seen)), self.ridge)
+        weights: Tensor = self.kernel(descriptors) @ factors.to(descriptors.device)
+        return weights
 
     def mapped(self, placed: Tensor) -> Tensor:
         """The linear map of placed features, scaled back to unit length. Adam takes equal steps in every weight; the

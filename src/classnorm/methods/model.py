@@ -29,6 +29,11 @@ class ZeroShotModel(nn.Module, ABC):
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
         """[n, d_z], [n_classes, d] → [n, n_classes]."""
 
+    def class_weights(self, descriptors: Tensor, seen: Tensor) -> Tensor | None:
+        """How much the prototype of a class takes from each training class, [n, d_a], [n_seen, d_a] → [n, n_seen];
+        None if the method has no such weights."""
+        return None
+
 
 class ProductModel(ZeroShotModel):
     """A model whose logits are products of a vector per row and a vector per class, which scorers compute only once."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError, unknown_name
 from classnorm.methods import FitJob, MethodConfig, ProductModel, ZeroShotModel
 from classnorm.metrics import Average, Calibration, SideScores, side_scores, softmax
+from classnorm.scoring.explanation import explain
 from classnorm.scoring.ranking import best_classes
 from classnorm.scoring.storage import save_scorer, saved_fields
 from classnorm.training import Device, pick_dtype
@@ -57,11 +58,25 @@ class Scorer:
     """Memory of a block of scores, prototypes or rows: for any number of rows, work beyond the vectors of the classes
     takes a few blocks. Much smaller ones are slower: for 20,000 classes 64 MB hold 800 rows, 8 MB only 100."""
 
+    attribute_names: tuple[str, ...] | None = None  # [d_a], columns of the descriptors
+    described_by: Mapping[str, str] = field(default_factory=dict)
+    """The text encoder and the templates that made the descriptors; empty for attributes and if unknown."""
+
     @classmethod
     def of(cls, job: FitJob, model: ZeroShotModel) -> Self:
         """The uncalibrated scorer of a model that a job has trained."""
         data = job.dataset
-        return cls(model, job.method.name, job.config, data.class_names, data.descriptors, data.seen, data.d_z)
+        return cls(
+            model,
+            job.method.name,
+            job.config,
+            data.class_names,
+            data.descriptors,
+            data.seen,
+            data.d_z,
+            attribute_names=data.attribute_names,
+            described_by=data.described_by,
+        )
 
     def __repr__(self) -> str:
         sizes = f"{self.seen.sum()} seen and {(~self.seen).sum()} unseen classes"
@@ -201,8 +216,23 @@ class Scorer:
 
     def predict(self, features: Rows) -> list[str]:
         """The name of the best class of each row."""
-        checked = features if isinstance(features, RowView) else check_features(features, "features")
-        return [self.class_names[c] for c in self.top(checked, 1).indices[:, 0]]
+        return [self.class_names[c] for c in self.top(_checked(features), 1).indices[:, 0]]
+
+    def explain(self, features: Rows, top: int = 10) -> list[dict[str, Any]]:
+        """Why the best class of each row and not the second best, see `scoring.explanation`.
+
+        Returns:
+            One dict per row: ``class`` and ``against``, the two classes; ``difference`` of their calibrated scores;
+            ``attributes``, the `top` largest contributions, each with ``name``, signed ``contribution`` and the
+            ``value`` and ``value_against`` in the two descriptors, then entries for ``other attributes`` and the
+            ``calibration``, so that they add up to the difference; ``by``, how they are computed; ``neighbours``, the
+            training classes that the prototype of ``class`` leans on, each with ``class`` and ``weight``;
+            ``neighbours_by``, what the weights are.
+
+        Raises:
+            ConfigError: the scores of the method are not a continuous function of the descriptors.
+        """
+        return explain(self, self._rows(_checked(features)), top)
 
     def add_classes(self, descriptors: Mapping[str, npt.ArrayLike], where: str = "new classes") -> Self:
         """A scorer with additional unseen classes.
@@ -268,3 +298,8 @@ class Scorer:
     def load(cls, path: Path | str, device: Device = "auto") -> Scorer:
         """Load a saved scorer; `path` is the folder or either of its files."""
         return cls(**saved_fields(Path(path), device))
+
+
+def _checked(features: Rows) -> Features | RowView:
+    """The features, without NaN and infinity."""
+    return features if isinstance(features, RowView) else check_features(features, "features")

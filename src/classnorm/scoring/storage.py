@@ -50,6 +50,8 @@ def save_scorer(scorer: Scorer, folder: Path) -> Path:
             "temperature": scorer.temperature,
             "class_names": list(scorer.class_names),
             "seen": scorer.seen.tolist(),
+            **({} if scorer.attribute_names is None else {"attribute_names": list(scorer.attribute_names)}),
+            **({"described_by": dict(scorer.described_by)} if scorer.described_by else {}),
             "sha256": hashlib.sha256(content).hexdigest(),
         },
     )
@@ -100,7 +102,18 @@ def _fields(document: dict[str, Any], tensors: dict[str, torch.Tensor], device: 
         "d_z": d_z,
         "calibration": Calibration(**document["calibration"]),
         "temperature": temperature,
+        **_optional_fields(document, descriptors.shape[1]),
     }
+
+
+def _optional_fields(document: dict[str, Any], d_a: int) -> dict[str, Any]:
+    """What files of earlier versions lack."""
+    names, source = document.get("attribute_names"), document.get("described_by", {})
+    if names is not None and not (isinstance(names, list) and len(names) == d_a):
+        raise ValueError(f"attribute_names must be a list of {d_a} names")
+    if not isinstance(source, dict) or not all(isinstance(text, str) for text in source.values()):
+        raise ValueError("described_by must be an object of texts")
+    return {"attribute_names": None if names is None else tuple(map(str, names)), "described_by": source}
 
 
 def _read_model(description: Path, tensors: Path) -> tuple[dict[str, Any], bytes]:

@@ -1,0 +1,75 @@
+"""Names of attributes: the columns of a descriptor table in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from classnorm.errors import DataError
+
+__all__ = [
+    "TEXT",
+    "attributes_of_columns",
+    "check_attribute_names",
+    "find_attribute_names",
+    "read_attribute_names",
+    "readable_attribute",
+]
+
+TEXT = "the text"
+"""Name of all dimensions of an encoded text, which mean nothing one by one."""
+
+_FILES = ("attributes.txt", "attributes/attributes.txt", "predicates.txt")  # of CUB and AwA, as published
+
+
+def find_attribute_names(folder: Path, d_a: int) -> tuple[str, ...] | None:
+    """Read the names from the file of CUB (`attributes.txt`) or AwA (`predicates.txt`) in a folder, if it is there."""
+    path = next((folder / name for name in _FILES if (folder / name).is_file()), None)
+    return None if path is None else check_attribute_names(read_attribute_names(path), d_a, str(path))
+
+
+def read_attribute_names(path: Path) -> tuple[str, ...]:
+    """Read one name per line; lines may be numbered: ``1 has_bill_shape::curved``."""
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not readable as UTF-8 text ({error})") from error
+    cells = [line.split(maxsplit=1) for line in lines]
+    if all(len(cell) == 2 and cell[0] == str(number) for number, cell in enumerate(cells, start=1)):
+        lines = [text for _, text in cells]
+    return tuple(map(readable_attribute, lines))
+
+
+def readable_attribute(name: str) -> str:
+    """Format the name of an attribute as plain text.
+
+    >>> readable_attribute("has_bill_shape::curved_(up_or_down)")
+    'bill shape: curved (up or down)'
+    """
+    return " ".join(name.removeprefix("has_").replace("::", ": ").replace("_", " ").split()) or name
+
+
+def attributes_of_columns(columns: Sequence[str], provenance: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the names of attributes from the columns of a table; None if the columns are only numbered.
+
+    Args:
+        provenance: of the table; names the text encoders, whose columns are `TEXT`.
+
+    >>> attributes_of_columns(["stripes", "minilm_0", "minilm_1"], {"text_encoder": '{"name": "minilm"}'})
+    ('stripes', 'the text', 'the text')
+    """
+    if all(column == f"a{i}" for i, column in enumerate(columns)):
+        return None
+    sources = [provenance, json.loads(provenance.get("joined", "{}"))]
+    encoders = [json.loads(source.get("text_encoder", "{}")).get("name", "") for source in sources]
+    prefixes = tuple(f"{name.removeprefix('hf:')}_" for name in encoders if name)
+    of_text = [column.startswith(prefixes) and column.rpartition("_")[2].isdecimal() for column in columns]
+    return tuple(TEXT if is_text else column for column, is_text in zip(columns, of_text, strict=True))
+
+
+def check_attribute_names(names: Sequence[str], d_a: int, where: str) -> tuple[str, ...]:
+    """Raise a `DataError` unless there is a name per dimension of the descriptors."""
+    if len(names) != d_a:
+        raise DataError(f"{where}: {len(names)} names of attributes for descriptors of {d_a} dimensions; give one each")
+    return tuple(map(str, names))

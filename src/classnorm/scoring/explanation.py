@@ -1,0 +1,203 @@
+"""Why a class and not another: the difference of their scores, attribute by attribute.
+
+The score of a class is a function g of its descriptor. On the straight line from the descriptor b of the second class
+to a of the first, attribute j changes the score by φ_j = (a_j − b_j) ∫ ∂g/∂a_j (b + t (a − b)) dt. These add up to
+g(a) − g(b): integrated gradients (Sundararajan, Taly & Yan, ICML 2017). If g is linear between the two, the gradient is
+constant and φ_j = w_j (a_j − b_j) exactly. Otherwise the line is cut into pieces, each of which is halved until its
+Gauss–Legendre sum agrees with the difference of the scores at its ends: where a ReLU switches, pieces become short. An
+attribute that both classes have to the same degree cannot tell them apart: it contributes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from classnorm.data.row_store import Features, RowView, row_blocks
+from classnorm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from classnorm.methods import ZeroShotModel
+    from classnorm.scoring.scorer import Scorer
+
+__all__ = ["CALIBRATION", "OTHERS", "explain", "integrated_gradients", "names_of"]
+
+OTHERS, CALIBRATION = "other attributes", "calibration"
+"""Entries of what is not shown one by one, and of what the calibration adds."""
+
+_NODES = 8  # Gauss–Legendre points of a piece of the line
+_HALVINGS = 14  # after that many, the score jumps
+_TOLERANCE = 1e-3  # error of a piece, as a share of the magnitudes of its contributions
+_FLOOR = 1e-4  # error of a piece, as a share of the whole: scores are in float32
+_ROUNDING = 1e-5  # of gradients in float32
+_NEIGHBOURS = 5
+_BLOCK = 256  # rows read at a time
+
+Floats = npt.NDArray[np.float64]
+
+_POINTS, _POINT_WEIGHTS = np.polynomial.legendre.leggauss(_NODES)
+_PLACES, _WEIGHTS = (_POINTS + 1) / 2, _POINT_WEIGHTS / 2  # of the integral from 0 to 1
+
+
+def explain(scorer: Scorer, rows: Features | RowView, top: int = 10) -> list[dict[str, Any]]:
+    """The explanation of each row, in the form that `Scorer.explain` documents."""
+    if top < 1:
+        raise ConfigError(f"`top` is {top}; it must be at least 1")
+    if len(scorer.class_names) < 2:
+        raise ConfigError("an explanation compares two classes; the model has only one")
+    best = scorer.top(rows, 2)
+    neighbours = _neighbours(scorer, np.unique(best.indices[:, 0]))
+    factors, _ = scorer.calibration.factors_and_shifts(scorer.seen)
+    features = (row for _, block in row_blocks(rows, _BLOCK) for row in block)
+    explanations = []
+    for row, (first, second), scores in zip(features, best.indices, best.scores, strict=True):
+        contributions, by = integrated_gradients(
+            scorer.model, _tensor(scorer, row[None]), *_tensor(scorer, scorer.descriptors[[second, first]])
+        )
+        difference = float(scores[0] - scores[1])
+        # The calibration multiplies both scores by the same factor, or its effect is an entry of its own.
+        total = float(contributions.sum())
+        factor = float(factors[first]) if factors[first] == factors[second] else 1.0
+        is_calibrated = scorer.calibration.kind != "none" and scorer.seen[first] != scorer.seen[second]
+        target = total if is_calibrated else difference
+        spread = _adding_up(factor * contributions, target)
+        explanations.append(
+            {
+                "class": scorer.class_names[first],
+                "against": scorer.class_names[second],
+                "difference": difference,
+                "by": by,
+                "attributes": _shown(scorer, spread, first, second, top)
+                + ([{"name": CALIBRATION, "contribution": difference - total}] if is_calibrated else []),
+                **neighbours[int(first)],
+            }
+        )
+    return explanations
+
+
+def integrated_gradients(model: ZeroShotModel, row: Tensor, start: Tensor, end: Tensor) -> tuple[Floats, str]:
+    """Contributions of the attributes [d_a] to the score of `end` minus that of `start`, and how they were computed.
+
+    Args:
+        row: [1, d_z]
+        start, end: descriptors [d_a].
+    """
+    model.eval()
+    with torch.inference_mode(False), torch.enable_grad():
+        row, start, change = row.clone(), start.clone(), (end - start).clone()  # autograd may not use inference tensors
+        scores = _scores(model, row, torch.stack([start, end]))
+        lefts, contributions, is_constant = np.zeros(1), np.zeros(len(change)), True
+        for halvings in range(_HALVINGS):
+            width = 0.5**halvings
+            gradients, rises = _pieces(model, row, start, change, lefts, width)
+            is_constant = is_constant and _is_constant(gradients)
+            parts = width * change.double().cpu().numpy() * np.tensordot(gradients, _WEIGHTS, axes=(1, 0))
+            sizes = np.abs(parts).sum(axis=1)
+            if halvings == 0:
+                size = float(sizes[0])
+                floor = _FLOOR * (size + float(np.abs(scores).max()))
+            agrees = np.abs(parts.sum(axis=1) - rises) <= floor + _TOLERANCE * np.maximum(sizes, width * size)
+            contributions += parts[agrees].sum(axis=0)
+            lefts = (lefts[~agrees][:, None] + [0.0, width / 2]).ravel()
+            if not len(lefts):
+                by = "exact" if is_constant else "integrated gradients"
+                return _adding_up(contributions, scores[1] - scores[0]), by
+    raise ConfigError(
+        "the scores of this method jump between the two descriptors, so that no attribute can be given its share; "
+        "explain a model of another method, such as kernel or classnorm"
+    )
+
+
+def _pieces(
+    model: ZeroShotModel, row: Tensor, start: Tensor, change: Tensor, lefts: Floats, width: float
+) -> tuple[Floats, Floats]:
+    """Gradients at the points of each piece of the line [n, _NODES, d_a], and the rise of the score over it [n]."""
+
+    def at(places: Floats) -> Tensor:
+        return start + torch.from_numpy(places.ravel()).to(start)[:, None] * change
+
+    gradients = _gradients(model, row, at(lefts[:, None] + width * _PLACES))
+    ends = _scores(model, row, at(np.stack([lefts, lefts + width]))).reshape(2, -1)
+    return gradients.double().cpu().numpy().reshape(len(lefts), _NODES, -1), ends[1] - ends[0]
+
+
+def _is_constant(gradients: Floats) -> bool:
+    return bool(np.abs(gradients - gradients[0, 0]).max() <= _ROUNDING * np.abs(gradients).max())
+
+
+@torch.no_grad()
+def _scores(model: ZeroShotModel, row: Tensor, points: Tensor) -> Floats:
+    """Uncalibrated scores of a row for classes of these descriptors, [n, d_a] → [n]."""
+    return np.asarray(model.logits(row, model.prototypes(points))[0].double().cpu().numpy())
+
+
+def _gradients(model: ZeroShotModel, row: Tensor, points: Tensor) -> Tensor:
+    """Gradient of the score of a row with respect to the descriptor, at each point [n, d_a] → [n, d_a]."""
+    points = points.requires_grad_()
+    prototypes = model.prototypes(points)
+    if not prototypes.requires_grad:
+        raise ConfigError(
+            "this method trains a classifier instead of computing scores from descriptors, so attributes cannot be "
+            "given a share in them; explain a model of another method, such as kernel or classnorm"
+        )
+    scores = model.logits(row, prototypes).sum()  # a class does not affect the score of another
+    (gradients,) = torch.autograd.grad(scores, points)
+    return gradients
+
+
+def _adding_up(contributions: Floats, total: float) -> Floats:
+    """Spread what is left of the total, a rounding error, over the contributions in proportion to their magnitude."""
+    magnitudes = np.abs(contributions)
+    if not magnitudes.any():
+        return contributions
+    return np.asarray(contributions + (total - contributions.sum()) * magnitudes / magnitudes.sum())
+
+
+def _shown(scorer: Scorer, contributions: Floats, first: int, second: int, top: int) -> list[dict[str, Any]]:
+    """The largest contributions by name, and the sum of the others. Columns of the same name are one attribute."""
+    groups: dict[str, list[int]] = {}
+    for column, name in enumerate(names_of(scorer)):
+        groups.setdefault(name, []).append(column)
+    sums = {name: float(contributions[columns].sum()) for name, columns in groups.items()}
+    order = sorted(sums, key=lambda name: -abs(sums[name]))
+    shown: list[dict[str, Any]] = [{"name": name, "contribution": sums[name]} for name in order[:top] if sums[name]]
+    for entry in shown:
+        if len(columns := groups[entry["name"]]) == 1:
+            value, other = scorer.descriptors[[first, second], columns[0]]
+            entry |= {"value": float(value), "value_against": float(other)}
+    rest = sum(sums[name] for name in order[top:])
+    return [*shown, *([{"name": OTHERS, "contribution": rest}] if rest else [])]
+
+
+def names_of(scorer: Scorer) -> tuple[str, ...]:
+    """The names of the attributes, by default `attribute 0`, `attribute 1`, …"""
+    return scorer.attribute_names or tuple(f"attribute {i}" for i in range(scorer.d_a))
+
+
+@torch.inference_mode()
+def _neighbours(scorer: Scorer, classes: npt.NDArray[np.int64]) -> dict[int, dict[str, Any]]:
+    """The training classes that the prototypes of these classes lean on."""
+    seen = np.flatnonzero(scorer.seen)
+    chosen, known = (_tensor(scorer, scorer.descriptors[index]) for index in (classes, seen))
+    weights, by = scorer.model.class_weights(chosen, known), "weights of the class means"
+    if weights is None:
+        weights = F.normalize(scorer.model.prototypes(chosen)) @ F.normalize(scorer.model.prototypes(known)).T
+        by = "cosine of the prototypes"
+    result = {}
+    for c, row in zip(classes.tolist(), weights.double().cpu().numpy(), strict=True):
+        order = np.argsort(-np.abs(row), kind="stable")
+        others = [i for i in order[: _NEIGHBOURS + 1] if seen[i] != c][:_NEIGHBOURS]
+        result[c] = {
+            "neighbours": [{"class": scorer.class_names[seen[i]], "weight": float(row[i])} for i in others],
+            "neighbours_by": by,
+        }
+    return result
+
+
+def _tensor(scorer: Scorer, array: Any) -> Tensor:
+    return torch.from_numpy(np.array(array, dtype=np.float32)).to(scorer.device)

@@ -1,0 +1,194 @@
+"""Explanations of scores: they add up, whatever the method, and are what a formula gives where there is one."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic
+from classnorm.errors import ConfigError, DataError
+from classnorm.methods import METHODS
+from classnorm.metrics import Calibration
+from classnorm.scoring import Scorer, fit
+
+FAST = {"epochs": 3, "hidden": 32, "relation_hidden": 32, "batch_size": 64, "ways": 5, "tasks": 10}
+CONTINUOUS = [
+    *("classnorm", "kernel", "relationnet", "cvc", "dem", "devise", "ale", "sje"),
+    *("eszsl", "sae", "conse", "sync", "dcn", "sgal", "sgma", "epgn"),
+]
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    data = synthetic(SyntheticConfig(classes=14, unseen=4, rows=420, features=16, attributes=8))
+    names = ("red", "blue", "striped", "spotted", "large", "small", "winged", "hoofed")
+    return dataclasses.replace(data, attribute_names=names)
+
+
+@pytest.fixture(scope="module")
+def fitted(dataset):
+    scorers: dict[str, Scorer] = {}
+
+    def get(method):
+        if method not in scorers:
+            names = {field.name for field in dataclasses.fields(METHODS[method].config)}
+            settings = {name: value for name, value in FAST.items() if name in names}
+            scorers[method] = fit(dataset, method, calibration="none", **settings)
+        return scorers[method]
+
+    return get
+
+
+def total(explanation):
+    return sum(entry["contribution"] for entry in explanation["attributes"])
+
+
+@pytest.mark.parametrize("method", CONTINUOUS)
+@pytest.mark.parametrize("calibration", ["none", "bias:0.4", "scale:0.8"])
+def test_what_is_shown_adds_up_to_the_difference_of_the_two_best_scores(dataset, fitted, method, calibration):
+    scorer = fitted(method).calibrated(Calibration.parse(calibration))
+    rows = dataset.features[dataset.test_rows[::9]]
+    scores = scorer.scores(rows)
+    for row, explanation in enumerate(scorer.explain(rows, top=3)):
+        first, second = np.argsort(-scores[row], kind="stable")[:2]
+        assert [explanation[key] for key in ("class", "against")] == [dataset.class_names[c] for c in (first, second)]
+        gap = scores[row, first] - scores[row, second]
+        assert explanation["difference"] == pytest.approx(gap, abs=1e-4 * np.abs(scores[row]).max())
+        assert total(explanation) == pytest.approx(
+            explanation["difference"], abs=1e-9 * np.abs(scores[row]).max() + 1e-12
+        )
+        assert sum(entry["name"] in dataset.attribute_names for entry in explanation["attributes"]) <= 3
+
+
+def test_contributions_of_a_linear_method_are_its_weights_times_the_difference_of_the_descriptors(dataset):
+    scorer = fit(dataset, "eszsl", calibration="none", attribute_normalization="none", feature_normalization="none")
+    rows = dataset.features[dataset.test_rows[:5]]
+    matrix = scorer.model.matrix.detach().double().numpy()
+    position = {name: i for i, name in enumerate(scorer.class_names)}
+    for row, explanation in zip(rows, scorer.explain(rows), strict=True):
+        difference = (
+            scorer.descriptors[position[explanation["class"]]] - scorer.descriptors[position[explanation["against"]]]
+        )
+        expected = dict(zip(dataset.attribute_names, (row.astype(np.float64) @ matrix) * difference, strict=True))
+        shown = {entry["name"]: entry["contribution"] for entry in explanation["attributes"]}
+        assert explanation["by"] == "exact"
+        assert shown == pytest.approx(expected, rel=1e-3, abs=1e-4 * abs(max(expected.values(), key=abs)))
+
+
+def test_contributions_of_a_curved_score_are_the_integral_of_its_gradient(dataset, fitted):
+    scorer = fitted("kernel")
+    rows = dataset.features[dataset.test_rows[:3]]
+    position = {name: i for i, name in enumerate(scorer.class_names)}
+    for row, explanation in zip(torch.from_numpy(rows), scorer.explain(rows), strict=True):
+        assert explanation["by"] == "integrated gradients"
+        pair = [position[explanation["against"]], position[explanation["class"]]]
+        start, end = torch.from_numpy(scorer.descriptors[pair])
+        middles = (torch.arange(400) + 0.5) / 400  # the midpoint rule
+        points = (start + middles[:, None] * (end - start)).requires_grad_()
+        score = scorer.model.logits(row[None], scorer.model.prototypes(points)).sum()
+        sums = torch.autograd.grad(score, points)[0].double().mean(dim=0)
+        expected = dict(zip(dataset.attribute_names, ((end - start).double() * sums).tolist(), strict=True))
+        shown = {entry["name"]: entry["contribution"] for entry in explanation["attributes"]}
+        assert shown == pytest.approx(expected, abs=0.01 * max(map(abs, expected.values())))
+
+
+def test_an_attribute_that_both_classes_share_says_nothing(dataset, fitted):
+    scorer = fitted("kernel")
+    shared = scorer.descriptors.copy()
+    shared[:, 2] = 0.5
+    for explanation in dataclasses.replace(scorer, descriptors=shared).explain(dataset.features[:4]):
+        assert "striped" not in {entry["name"] for entry in explanation["attributes"]}
+
+
+def test_the_bias_of_seen_classes_is_an_entry_of_its_own(dataset, fitted):
+    scorer = fitted("classnorm").calibrated(Calibration("bias", 0.7))
+    seen = dict(zip(scorer.class_names, scorer.seen, strict=True))
+    kinds = set()
+    for explanation in scorer.explain(dataset.features[dataset.test_rows[::2]]):
+        entries = {entry["name"]: entry["contribution"] for entry in explanation["attributes"]}
+        first, second = seen[explanation["class"]], seen[explanation["against"]]
+        kinds.add((first, second))
+        expected = {(True, False): -0.7, (False, True): 0.7}.get((first, second))
+        assert entries.get("calibration") == (None if expected is None else pytest.approx(expected, abs=1e-4))
+    assert len(kinds) == 4
+
+
+def test_columns_of_the_same_name_are_one_attribute(dataset, fitted):
+    scorer = dataclasses.replace(fitted("kernel"), attribute_names=("red", "blue", *("the text",) * 6))
+    for one, each in zip(
+        scorer.explain(dataset.features[:3]), fitted("kernel").explain(dataset.features[:3]), strict=True
+    ):
+        shown = {entry["name"]: entry["contribution"] for entry in one["attributes"]}
+        single = {entry["name"]: entry["contribution"] for entry in each["attributes"]}
+        assert shown["the text"] == pytest.approx(sum(v for name, v in single.items() if name not in ("red", "blue")))
+
+
+def test_the_neighbours_of_a_kernel_prototype_reproduce_its_closed_form(dataset):
+    scorer = fit(dataset, "kernel", calibration="none", closed_form=True)
+    unseen = np.flatnonzero(~scorer.seen)
+    model = scorer.model
+    descriptors, seen = (torch.from_numpy(scorer.descriptors[index]) for index in (unseen, scorer.seen))
+    with torch.inference_mode():
+        weights = model.class_weights(descriptors, seen)
+        expected = model.kernel(descriptors) @ model.coefficients
+        torch.testing.assert_close(weights @ model.means, expected, rtol=1e-3, atol=1e-4)
+    rows = dataset.features[np.array(scorer.predict(dataset.features)) == scorer.class_names[unseen[0]]]
+    (explanation,) = scorer.explain(rows[:1])
+    strongest = np.flatnonzero(scorer.seen)[int(weights[0].abs().argmax())]
+    assert explanation["neighbours"][0] == {
+        "class": scorer.class_names[strongest],
+        "weight": pytest.approx(float(weights[0].abs().max() * torch.sign(weights[0][weights[0].abs().argmax()]))),
+    }
+
+
+def test_neighbours_of_other_methods_have_similar_prototypes_and_are_training_classes(dataset, fitted):
+    scorer = fitted("classnorm")
+    prototypes = scorer.prototypes().astype(np.float64)
+    prototypes /= np.linalg.norm(prototypes, axis=1, keepdims=True)
+    position = {name: i for i, name in enumerate(scorer.class_names)}
+    for explanation in scorer.explain(dataset.features[:5]):
+        own = position[explanation["class"]]
+        for neighbour in explanation["neighbours"]:
+            other = position[neighbour["class"]]
+            assert scorer.seen[other] and other != own
+            assert neighbour["weight"] == pytest.approx(prototypes[own] @ prototypes[other], abs=1e-5)
+
+
+@pytest.mark.parametrize("method", ["fclswgan", "dvbe"])
+def test_a_method_whose_scores_do_not_follow_the_descriptors_is_refused_in_one_line(dataset, method):
+    shared = {"epochs": 1, "hidden": 16, "batch_size": 64}
+    own = {"synthesized": 5, "classifier_epochs": 1, "critic_steps": 1} if method == "fclswgan" else {}
+    scorer = fit(dataset, method, calibration="none", **shared, **own)
+    with pytest.raises(ConfigError, match="another method, such as kernel"):
+        scorer.explain(dataset.features[dataset.test_rows])
+
+
+def test_invalid_requests_are_refused(dataset, fitted):
+    scorer = fitted("kernel")
+    with pytest.raises(ConfigError, match="at least 1"):
+        scorer.explain(dataset.features[:1], top=0)
+    with pytest.raises(ConfigError, match="two classes"):
+        scorer.only(scorer.class_names[:1]).explain(dataset.features[:1])
+    with pytest.raises(DataError, match="NaN"):
+        scorer.explain(np.full((1, 16), np.nan))
+    assert scorer.explain(dataset.features[:0]) == []
+
+
+def test_names_of_attributes_are_saved_with_the_model_and_optional(dataset, fitted, tmp_path):
+    scorer = fitted("kernel")
+    assert Scorer.load(scorer.save(tmp_path / "named")).attribute_names == dataset.attribute_names
+    plain = dataclasses.replace(scorer, attribute_names=None)
+    loaded = Scorer.load(plain.save(tmp_path / "plain"))
+    assert loaded.attribute_names is None
+    names = {e["name"] for explanation in loaded.explain(dataset.features[:3]) for e in explanation["attributes"]}
+    assert names <= {f"attribute {i}" for i in range(8)}
+
+
+def test_names_do_not_change_the_checksum_of_a_dataset(dataset):
+    arrays = (dataset.features, dataset.labels, dataset.descriptors, dataset.class_names)
+    plain = ZeroShotDataset.from_arrays(*arrays, **dataset.split.parts)
+    named = ZeroShotDataset.from_arrays(*arrays, **dataset.split.parts, attribute_names=dataset.attribute_names)
+    assert named.checksum == plain.checksum
+    with pytest.raises(DataError, match="2 names of attributes for descriptors of 8 dimensions"):
+        ZeroShotDataset.from_arrays(*arrays, **dataset.split.parts, attribute_names=["red", "blue"])
