@@ -1,13 +1,27 @@
-"""Range checks of settings, with one wording for every config."""
+"""What all configs share: range checks with one wording, and settings as they are stored."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from classnorm.errors import ConfigError
 
-__all__ = ["require"]
+__all__ = ["added_setting", "require", "stored_settings"]
+
+
+def added_setting(default: Any) -> Any:
+    """A setting that a config got after runs with it were stored, with the default of those runs."""
+    return dataclasses.field(default=default, metadata={"added": True})
+
+
+def stored_settings(config: Any) -> dict[str, Any]:
+    """All settings, without those of `added_setting` that have their default: keys of earlier runs stay valid."""
+    added = {f.name: f.default for f in dataclasses.fields(config) if f.metadata.get("added")}
+    settings = dataclasses.asdict(config)
+    return {name: value for name, value in settings.items() if name not in added or value != added[name]}
 
 
 def require(

@@ -116,7 +116,7 @@ def test_a_fit_equals_the_textbook_one(small_dataset):
 @pytest.mark.parametrize(("b", "rate"), [(40, 0.1), (1, 1.0)])
 def test_the_gradient_of_the_refinement_is_that_of_autograd(b, rate):
     generator = torch.Generator().manual_seed(0)
-    kernel = DescriptorKernel([30], 7, 9)
+    kernel = DescriptorKernel(KernelConfig(), 30, 7, 9)
     model = KernelModel(KernelConfig(dimensions=16, map_rate=rate), 24, kernel, 12)
     with torch.no_grad():
         for parameter in (model.coefficients, model.map):
@@ -181,3 +181,14 @@ def test_real_cub_beats_the_mlp_by_far(real_data):
     result = scores(fit(data, method="kernel"), data)
     assert result.harmonic > 60  # the reference recipe of classnorm: 55
     assert result.zsl > 65
+
+
+def test_a_power_of_the_descriptors_equals_powered_descriptors(small_dataset):
+    powered = replace(
+        small_dataset, descriptors=np.sign(small_dataset.descriptors) * np.abs(small_dataset.descriptors) ** 0.5
+    )
+    settings = {"method": "kernel", "calibration": "none", "dimensions": 8}
+    rows = small_dataset.features[small_dataset.test_rows]
+    one = fit(small_dataset, **settings, descriptor_power=0.5).scores(rows)
+    np.testing.assert_allclose(one, fit(powered, **settings).scores(rows), atol=1e-3)
+    assert np.abs(one - fit(small_dataset, **settings).scores(rows)).max() > 0.1

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from classnorm.errors import ConfigError
 from classnorm.nn import Distribution
+from classnorm.settings import stored_settings
 from classnorm.training import TrainingConfig
 
 __all__ = ["ContinualConfig", "StreamConfig"]
@@ -31,7 +32,8 @@ class StreamConfig:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least {low:g}")
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """All settings, for files and keys."""
+        return stored_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Kernel prototypes: ridge regression from descriptors to class means in a well-conditioned feature space.
 
 1. Features are mapped by a power, centring, partial whitening and scaling to unit length (`nn.FeatureGeometry`).
-2. Descriptors are centred, divided by a power of their standard deviation and scaled to unit length. A Gaussian kernel
-   compares them, with twice the median squared distance between seen classes as bandwidth.
+2. Descriptors are raised to a power, centred, divided by a power of their standard deviation and scaled to unit
+   length. A Gaussian kernel compares them, with twice the median squared distance between seen classes as bandwidth.
 3. Ridge regression in the kernel's feature space gives the prototype of any class in closed form.
 4. A few epochs of softmax refine the coefficients and a linear map of the features; more overfit to the seen classes.
 5. Hubs are penalised, as a class close to many others would attract their images. Prototypes are divided by slightly
@@ -31,6 +31,7 @@ from classnorm.methods.parts.placement import placed_rows, row_moments, with_hub
 from classnorm.methods.parts.sampling import ClassSampler
 from classnorm.methods.settings.kernel import METHOD, KernelConfig
 from classnorm.nn import FeatureMoments
+from classnorm.nn.geometry import signed_power
 from classnorm.training import FitContext, train
 
 __all__ = ["METHOD", "DescriptorKernel", "KernelConfig", "KernelModel", "build", "solve"]
@@ -45,14 +46,14 @@ class DescriptorKernel(nn.Module):
     bandwidths: Tensor
     basis: Tensor
 
-    def __init__(self, sizes: list[int], n_landmarks: int, rank: int) -> None:
+    def __init__(self, config: KernelConfig, d_a: int, n_landmarks: int, rank: int) -> None:
         super().__init__()
-        self.sizes = sizes
-        d_a = sum(sizes)
+        self.sizes = config.block_sizes(d_a)
+        self.power = config.descriptor_power
         self.register_buffer("center", torch.zeros(d_a))
         self.register_buffer("spread", torch.ones(d_a))
         self.register_buffer("landmarks", torch.zeros(n_landmarks, d_a))
-        self.register_buffer("bandwidths", torch.ones(len(sizes)))
+        self.register_buffer("bandwidths", torch.ones(len(self.sizes)))
         self.register_buffer("basis", torch.zeros(n_landmarks, rank))
 
     @classmethod
@@ -62,13 +63,13 @@ class DescriptorKernel(nn.Module):
         classes = torch.arange(n)
         if n > config.landmarks:
             classes = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[: config.landmarks].sort().values
-        sizes = config.block_sizes(d_a)
-        kernel = cls(sizes, len(classes), len(classes))
-        kernel.center.copy_(descriptors.mean(dim=0))
-        deviation = descriptors.std(dim=0)
+        kernel = cls(config, d_a, len(classes), len(classes))
+        powered = signed_power(descriptors, kernel.power)
+        kernel.center.copy_(powered.mean(dim=0))
+        deviation = powered.std(dim=0)
         kernel.spread.copy_(torch.where(deviation > 1e-8, deviation, torch.ones_like(deviation)) ** config.spread)
         kernel.landmarks.copy_(kernel._placed(descriptors[classes]))
-        for i, part in enumerate(torch.split(kernel.landmarks, sizes, dim=1)):
+        for i, part in enumerate(torch.split(kernel.landmarks, kernel.sizes, dim=1)):
             median = float(torch.pdist(part.double()).square().median())
             kernel.bandwidths[i] = config.bandwidth * (median if median > 1e-8 else 1.0)
         values, vectors = torch.linalg.eigh(kernel._gram(kernel.landmarks.double()))
@@ -77,8 +78,9 @@ class DescriptorKernel(nn.Module):
         return kernel
 
     def _placed(self, descriptors: Tensor) -> Tensor:
-        """Centred, divided by a power of the deviation, each block of unit length."""
-        parts = torch.split((descriptors - self.center) / self.spread, self.sizes, dim=1)
+        """Raised to a power, centred, divided by a power of the deviation, each block of unit length."""
+        offsets = (signed_power(descriptors, self.power) - self.center) / self.spread
+        parts = torch.split(offsets, self.sizes, dim=1)
         return torch.cat([F.normalize(part, dim=1) for part in parts], dim=1)
 
     def _gram(self, placed: Tensor) -> Tensor:
@@ -145,7 +147,7 @@ class KernelModel(ProductModel):
 
 def build(config: KernelConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> KernelModel:
     """A model to load weights into."""
-    kernel = DescriptorKernel(config.block_sizes(d_a), *weights["kernel.basis"].shape)
+    kernel = DescriptorKernel(config, d_a, *weights["kernel.basis"].shape)
     return KernelModel(config, d_z, kernel, len(weights["means"]))
 
 

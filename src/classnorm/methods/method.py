@@ -15,6 +15,7 @@ from classnorm.files import digest
 from classnorm.late import Late, late_names
 from classnorm.methods.space import Range, Space
 from classnorm.metrics import Calibration
+from classnorm.settings import stored_settings
 from classnorm.training import FitContext, History, TrainingConfig
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ __all__ = [
     "TrainedMethodConfig",
     "TrainingRows",
     "ZeroShotModel",
-    "added_setting",
     "late_method",
 ]
 
@@ -47,11 +47,6 @@ VALIDATED: dict[str, Literal["any", "scale", "bias", "grid"]] = {
     "validation:grid": "grid",
 }
 """Calibrations selected by validation → the candidates."""
-
-
-def added_setting(default: Any) -> Any:
-    """A setting that a config got after runs with it were stored, with the default of those runs."""
-    return dataclasses.field(default=default, metadata={"added": True})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,10 +77,8 @@ class MethodConfig:
         return dataclasses.replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:
-        """All settings, without those of `added_setting` that have their default: keys of earlier runs stay valid."""
-        added = {f.name: f.default for f in dataclasses.fields(self) if f.metadata.get("added")}
-        settings = dataclasses.asdict(self)
-        return {name: value for name, value in settings.items() if name not in added or value != added[name]}
+        """All settings, for files and keys."""
+        return stored_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ class KernelLearner(Learner):
         self.encoder = nn.Identity()
         self.config, self.d_a, self.d_z = config.kernel(), d_a, d_z
         self.scale = self.config.scale
-        self.model = KernelModel(self.config, d_z, DescriptorKernel(self.config.block_sizes(d_a), 1, 1), 1)
+        self.model = KernelModel(self.config, d_z, DescriptorKernel(self.config, d_a, 1, 1), 1)
 
     def prototypes(self, descriptors: Tensor, classes: Tensor | None = None) -> Tensor:
         prototypes = self.model.prototypes(descriptors)

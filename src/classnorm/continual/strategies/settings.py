@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from classnorm.continual.config import ContinualConfig, StreamConfig
 from classnorm.methods.settings.kernel import KernelConfig
 from classnorm.methods.settings.parts import GeometryConfig
+from classnorm.settings import added_setting
 
 __all__ = [
     "AGEMConfig",
@@ -95,6 +96,8 @@ class AnalyticConfig(StreamConfig, GeometryConfig):
 
     ridge: float = KernelConfig.ridge
     """Penalty of the regression from descriptors to class means."""
+    descriptor_power: float = added_setting(1.0)
+    """Power of the descriptors, sign kept; below 1, large values of single attributes count less."""
     spread: float = KernelConfig.spread
     """Descriptors are divided by their standard deviation over the seen classes to this power."""
     bandwidth: float = KernelConfig.bandwidth

@@ -8,11 +8,11 @@ from typing import Literal
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Recipes, TrainedMethodConfig, added_setting, late_method
+from classnorm.methods.method import Recipes, TrainedMethodConfig, late_method
 from classnorm.methods.settings.parts import DescriptorConfig, GeometryConfig, ScaleConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import Distribution, HiddenNormalization, Initialization
-from classnorm.settings import require
+from classnorm.settings import added_setting, require
 
 __all__ = ["METHOD", "ClassNormConfig", "baseline", "best", "literal", "paper", "reference"]
 

@@ -8,7 +8,7 @@ from classnorm.errors import ConfigError
 from classnorm.methods.method import Recipes, TrainedMethodConfig, late_method
 from classnorm.methods.settings.parts import GeometryConfig, ScaleConfig
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.settings import require
+from classnorm.settings import added_setting, require
 from classnorm.training import Schedule
 
 __all__ = ["METHOD", "KernelConfig"]
@@ -20,6 +20,8 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
 
     ridge: float = 0.1
     """Ridge penalty of the regression from descriptors to class means."""
+    descriptor_power: float = added_setting(1.0)
+    """Power of the descriptors, sign kept; below 1, large values of single attributes count less."""
     spread: float = 0.25
     """Divide descriptors by their standard deviation over the seen classes to this power."""
     bandwidth: float = 2.0
@@ -49,7 +51,12 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
         GeometryConfig.check(self)
         ScaleConfig.check(self)
         limits = {"map_rate": (0, 1), "spread": (0, 1), "length": (0, 2)}
-        require(self, positive=["ridge", "bandwidth", "scale"], at_least={"landmarks": 2}, between=limits)
+        require(
+            self,
+            positive=["ridge", "bandwidth", "scale", "descriptor_power"],
+            at_least={"landmarks": 2},
+            between=limits,
+        )
 
     def block_sizes(self, d_a: int) -> list[int]:
         """Sizes of the descriptor parts."""
@@ -71,6 +78,7 @@ SPACE: Space = {
     "whitening": Range(0.0, 0.6),
     "shrinkage": Range(0.05, 0.6),
     "within": Range(0.0, 1.0),
+    "descriptor_power": Range(0.4, 1.0),
     "spread": Range(0.0, 0.6),
     "bandwidth": Range(0.5, 4.0, log=True),
     "ridge": Range(0.02, 1.0, log=True),

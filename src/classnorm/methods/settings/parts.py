@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from classnorm.methods.method import TrainedMethodConfig, added_setting
+from classnorm.methods.method import TrainedMethodConfig
 from classnorm.nn import AttributeNormalizationKind
-from classnorm.settings import require
+from classnorm.settings import added_setting, require
 from classnorm.training import Precision, Schedule
 
 if TYPE_CHECKING:
