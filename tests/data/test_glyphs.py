@@ -176,6 +176,15 @@ def test_a_truncated_cache_is_rendered_again(
     assert features.read_bytes() == whole
 
 
+def test_a_letter_is_written_from_its_attributes_unless_a_mark_is_no_character(data: ZeroShotDataset) -> None:
+    for name in data.class_names:
+        attached = {"curl", "descender", "hook", "stroke", "topbar"} & set(glyphs.attributes(name))
+        expected = None if attached else glyphs.character(name)
+        assert glyphs.written(glyphs.attributes(name)) == expected
+    assert glyphs.written(["small", "latin e"]) is None
+    assert glyphs.written(["latin", "small", "latin e", "latin o"]) is None
+
+
 @pytest.mark.slow
 def test_processes_that_render_at_once_give_the_same_dataset(data: ZeroShotDataset, tmp_path: Path) -> None:
     code = "from classnorm.data import glyphs; print(glyphs.load('light').checksum)"

@@ -42,6 +42,7 @@ __all__ = [
     "load",
     "parts",
     "picture",
+    "written",
 ]
 
 VERSION = "1"  # increment whenever the rows of a preset change
@@ -116,7 +117,9 @@ def load(preset: str = "full") -> ZeroShotDataset:
 # ---- Classes and attributes, from character names ----------------------------------------------------------
 
 _LETTER = re.compile(r"(LATIN|GREEK|CYRILLIC) (CAPITAL|SMALL) LETTER (.+?)(?: WITH (.+))?")
+_SCRIPTS, _CASES = ("latin", "greek", "cyrillic"), ("small", "capital")
 _POSITIONS = {230: "above", 220: "below"}  # by canonical combining class; other marks touch the letter
+_POSITION_NAMES = (*_POSITIONS.values(), "attached", "through")
 
 
 @dataclass(frozen=True)
@@ -167,15 +170,50 @@ def attribute_names(class_names: Sequence[str]) -> tuple[str, ...]:
 
 
 def parts(class_names: Sequence[str]) -> dict[str, Any]:
-    """Return the attributes of these classes by kind: scripts, cases, bases, and marks with their positions."""
+    """Return the attributes of these classes by kind: scripts, cases, bases, and marks with their positions.
+
+    Bases and marks come with their characters; some marks, like strokes, have none of their own.
+    """
     letters = [letter for name in class_names if (letter := _parse(character(name)))]
     marks = {mark: position for letter in letters for mark, position in letter.marks.items()}
     return {
         "scripts": sorted({letter.script for letter in letters}),
         "cases": sorted({letter.case for letter in letters}),
-        "bases": [{"name": base, "script": script} for base, script in sorted({(x.base, x.script) for x in letters})],
-        "marks": [{"name": mark, "position": marks[mark]} for mark in sorted(marks)],
+        "bases": [
+            {"name": base, "script": script, **{case: written([script, case, base]) for case in _CASES}}
+            for base, script in sorted({(x.base, x.script) for x in letters})
+        ],
+        "marks": [{"name": m, "position": marks[m], "character": _combining(m)} for m in sorted(marks)],
     }
+
+
+def written(attributes: Sequence[str]) -> str | None:
+    """Return the letter with these attributes, also one that Unicode does not have; None if they make no letter.
+
+    >>> written(attributes("latin small letter e with acute")), written(["latin", "small", "latin k", "tilde", "above"])
+    ('é', 'k̃')
+    """
+    scripts, cases = ([name for name in attributes if name in kind] for kind in (_SCRIPTS, _CASES))
+    if not len(scripts) == len(cases) == 1:
+        return None
+    letters = {name: _lookup(name.replace(scripts[0], f"{scripts[0]} {cases[0]} letter", 1)) for name in attributes}
+    bases = [name for name in attributes if name.startswith(f"{scripts[0]} ") and letters[name]]
+    marks = [name for name in attributes if name not in (*scripts, *cases, *bases, *_POSITION_NAMES)]
+    pieces = [*(letters[name] for name in bases), *map(_combining, marks)]
+    if len(bases) != 1 or None in pieces:
+        return None
+    return unicodedata.normalize("NFC", "".join(piece for piece in pieces if piece))
+
+
+def _combining(mark: str) -> str | None:
+    return _lookup(f"combining {mark}") or _lookup(f"combining {mark} accent")
+
+
+def _lookup(name: str) -> str | None:
+    try:
+        return unicodedata.lookup(name.upper())
+    except KeyError:
+        return None
 
 
 def _parse(char: str) -> _Letter | None:

@@ -87,7 +87,12 @@ class Api:
         if name is not None and name not in scorer.class_names:
             raise RequestError(404, f"no class {name[:100]!r}")
         classes: list[dict[str, Any]] = [
-            {"class": class_name, "kind": _kind(scorer, i, known), "examples": additions.count(class_name)}
+            {
+                "class": class_name,
+                "kind": _kind(scorer, i, known),
+                "examples": additions.count(class_name),
+                **served.letter(class_name, scorer.descriptors[i]),
+            }
             for i, class_name in enumerate(scorer.class_names)
             if name in (None, class_name)
         ]

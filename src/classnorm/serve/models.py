@@ -188,6 +188,20 @@ class Served:
             vector *= self._length / norm
         return vector.astype(np.float32)
 
+    def letter(self, name: str, descriptor: npt.NDArray[np.float32]) -> dict[str, str | None]:
+        """The character of a class, if the model is one of letters."""
+        if self.preset is None or self.attribute_names is None:
+            return {}
+        chosen = np.flatnonzero(descriptor > descriptor.max() / 2)
+        composed = glyphs.written([self.attribute_names[i] for i in chosen])
+        return {"character": self._characters.get(name, composed)}
+
+    @cached_property
+    def _characters(self) -> dict[str, str]:
+        """Class of the dataset → character. Of several marks, a descriptor does not say which comes first."""
+        names = glyphs.load(self.preset).class_names if self.preset else ()
+        return {name: glyphs.character(name) for name in names}
+
     def thumbnail(self, name: str) -> npt.NDArray[np.uint8] | None:
         """A picture of a class, if there is one."""
         if name not in self.scorer.class_names:

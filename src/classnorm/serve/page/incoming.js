@@ -1,0 +1,47 @@
+// How pictures come in: dropped, pasted, chosen, or samples for a visitor who has none.
+
+import { api } from "./api.js";
+import { $, attempt, dropTarget } from "./dom.js";
+import { pictureOf } from "./letters.js";
+import { addPictures, state } from "./state.js";
+
+const SAMPLES = 6;
+
+export const images = (files) => [...files].filter((file) => file.type.startsWith("image/"));
+
+function shuffled(items) {
+  const keyed = items.map((item) => [Math.random(), item]);
+  return keyed.sort(([one], [two]) => one - two).map(([, item]) => item);
+}
+
+/** Pictures of classes that the model has never seen: in this browser's serif font, or from the model's test pictures. */
+async function showSamples() {
+  const unseen = shuffled([...state.classes.values()].filter(({ kind }) => kind === "unseen"));
+  const draw = (row) => (row.character ? pictureOf(row.character) : api.thumbnail(row.class).catch(() => null));
+  const drawn = await Promise.all(unseen.slice(0, SAMPLES).map(async (row) => [await draw(row), row.class]));
+  const found = drawn.filter(([blob]) => blob);
+  await addPictures(
+    found.map(([blob]) => blob),
+    found.map(([, name]) => name),
+  );
+}
+
+export function setUpIncoming() {
+  const take = (files) => {
+    const found = images(files);
+    if (found.length) attempt(() => addPictures(found));
+  };
+  $("files").addEventListener("change", (event) => {
+    take(event.target.files);
+    event.target.value = "";
+  });
+  dropTarget($("drop"), (transfer) => take(transfer.files));
+  document.addEventListener("dragover", (event) => event.preventDefault());
+  document.addEventListener("drop", (event) => {
+    event.preventDefault(); // a picture dropped beside the target does not replace the page
+    take(event.dataTransfer.files);
+  });
+  document.addEventListener("paste", (event) => take(event.clipboardData.files));
+  $("samples").hidden = !state.model.thumbnails;
+  $("samples").addEventListener("click", () => attempt(showSamples));
+}
