@@ -252,6 +252,22 @@ def test_custom_weights_are_needed_again_for_predictions(
     assert classnorm(*step.split(), "--quiet").code == 0
 
 
+def test_several_images_and_folders_are_classified_at_once(
+    classnorm: Command, train: Train, shapes: Path, out: Path, tmp_path: Path
+) -> None:
+    assert train().code == 0
+    paths = [shapes / "red_bar" / "0.png", shapes / "green_bar" / "1.png", shapes / "blue_bar", shapes / "red_circle"]
+    answers = json.loads(classnorm("predict", out / "seed-0", *paths, "--json", "--quiet").out)
+    assert [answer["image"] for answer in answers[:2]] == [str(paths[0]), str(paths[1])]
+    assert {answer["image"] for answer in answers[2:]} == {str(f / f"{i}.png") for f in paths[2:] for i in range(10)}
+    one = json.loads(classnorm("predict", out / "seed-0", paths[1], "--json", "--quiet").out)
+    assert one[0]["class"] == answers[1]["class"] and abs(one[0]["score"] - answers[1]["score"]) < 1e-3
+    np.save(tmp_path / "rows.npy", np.zeros((1, 4)))
+    refused = classnorm("predict", out / "seed-0", paths[0], tmp_path / "rows.npy")
+    assert refused.code == 2 and "rows.npy: not an image; of several paths all must be images" in refused.err
+    assert "nothing to read" in classnorm("predict", out / "seed-0").err
+
+
 BAD: dict[str, tuple[list[object], str]] = {
     "no folder": (["--images", "{tmp}/gone"], "gone: no such folder or file"),
     "no images": (["--images", "{tmp}/hollow"], "hollow: no images there"),

@@ -11,19 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from classnorm.cli.console import notice, print_json, stage_progress
-from classnorm.cli.image_options import notice_skipped
+from classnorm.cli.console import notice, print_json
+from classnorm.cli.model_inputs import InputOptions, InputsArgument
 from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive, optional
-from classnorm.cli.run_options import DeviceOption
-from classnorm.data.folder import is_folder_bundle, read_store
-from classnorm.data.images import list_images
 from classnorm.data.row_store import RowStore, row_blocks
-from classnorm.data.table_files import read_descriptors, read_features
-from classnorm.encoders import Encoder, check_encoder, frozen_encoder, recorded_encoder, same_encoder
-from classnorm.errors import ConfigError, DataError
+from classnorm.data.table_files import read_descriptors
+from classnorm.errors import ConfigError
 from classnorm.files import replacing, write_json
-from classnorm.results.run_folder import encoder_file, model_files, read_encoder
-from classnorm.training import pick_device
+from classnorm.results.run_folder import model_files
 
 if TYPE_CHECKING:
     from classnorm.scoring import Scorer
@@ -37,6 +32,7 @@ class Predict(Command):
 
     Examples:
       classnorm predict runs/mine/seed-0 photos --top 3 --out answers.csv
+      classnorm predict runs/mine/seed-0 *.jpg --top 3
       classnorm predict runs/mine/seed-0 features.npy
       classnorm predict runs/mine/seed-0 features.npy --descriptors new_classes.csv --top 3
       classnorm predict runs/mine/seed-0 features.parquet --only okapi zebra --json
@@ -50,8 +46,7 @@ class Predict(Command):
     """
 
     model: ModelArgument
-    features: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES|FEATURES")]
-    """An image, a folder, a .csv file with the column path; or features: .npy, .npz, .mat, .csv, .parquet, a bundle."""
+    inputs: InputsArgument
     descriptors: Annotated[Path | None, optional("FILE")] = None
     """New classes: .csv, .parquet, .json, .npy (names in a .txt file beside it) or the .npz of classnorm describe."""
     only: Annotated[tuple[str, ...], optional("NAME…")] = ()
@@ -60,15 +55,9 @@ class Predict(Command):
     """Number of classes per row, best first."""
     out: Annotated[Path | None, optional("FILE")] = None
     """Write to this .csv or .json file instead of stdout."""
-    encoder: Annotated[str | None, optional("NAME")] = None
-    """Image encoder (default: the one recorded with the model)."""
-    size: Annotated[int | None, optional("PX")] = None
-    """Side of the encoder's input in pixels, for --encoder."""
-    weights: Annotated[Path | None, optional("FILE")] = None
-    """Weights of the encoder, if the model was not trained with the default weights."""
     block_mb: Annotated[int, tyro.conf.arg(metavar="MB")] = 64
     """Size of the blocks in which scores are computed; smaller ones are slower."""
-    device: DeviceOption = "auto"
+    encoding: InputOptions
     output: OutputOptions
 
     def run(self) -> None:
@@ -76,12 +65,11 @@ class Predict(Command):
         check_positive("block-mb", self.block_mb)
         if self.out is not None and self.out.suffix not in (".csv", ".json"):
             raise ConfigError(f"--out {self.out}: must end in .csv or .json")
-        if self.encoder is not None:
-            check_encoder(self.encoder, self.size)
+        self.encoding.check(self.inputs)
         model_files(self.model)  # must exist
         from classnorm.scoring import Scorer  # PyTorch
 
-        scorer = replace(Scorer.load(self.model, self.device), block_bytes=self.block_mb << 20)
+        scorer = replace(Scorer.load(self.model, self.encoding.device), block_bytes=self.block_mb << 20)
         if self.descriptors is not None:
             known = len(scorer.class_names)
             scorer = scorer.add_classes(read_descriptors(self.descriptors), str(self.descriptors))
@@ -89,11 +77,7 @@ class Predict(Command):
             notice(f"{new} new class{'es' * (new != 1)} from {self.descriptors}", quiet=self.output.quiet)
         if self.only:
             scorer = scorer.only(self.only)
-        names, features = self._inputs()
-        if features.shape[1] != scorer.d_z:
-            raise DataError(
-                f"{self.features}: features have {features.shape[1]} dimensions; the model was trained on {scorer.d_z}"
-            )
+        names, features = self.encoding.read(self.model, self.inputs, scorer.d_z, self.output.quiet)
         predictions: Iterable[dict[str, Any]] = _best(scorer, features, self.top, names)
         if self.output.json or (self.out is not None and self.out.suffix == ".json"):
             predictions = list(predictions)
@@ -108,39 +92,6 @@ class Predict(Command):
             print_json(predictions)
         elif self.out is None:
             _write_csv(predictions, sys.stdout, names is not None)
-
-    def _inputs(self) -> tuple[list[str] | None, Any]:
-        """Names of the images, if they are images, and features."""
-        if is_folder_bundle(self.features):
-            return None, read_store(self.features)
-        images = list_images(self.features)
-        return (None, read_features(self.features)) if images is None else self._encode(images)
-
-    def _encode(self, images: dict[str, Path]) -> tuple[list[str], Any]:
-        """Names and features of the images that can be read; a notice names the others."""
-        from classnorm.encoders import encode_images
-
-        encoder = self._encoder()
-        with stage_progress("extract", self.output.quiet) as progress:
-            features, reasons = encode_images(
-                list(images.values()), encoder, device=pick_device(self.device), progress=progress
-            )
-        skipped = {name: reason for name, reason in zip(images, reasons, strict=True) if reason}
-        if len(skipped) == len(images):
-            name, reason = next(iter(skipped.items()))
-            raise DataError(f"{self.features}: none of {len(images)} images can be read, first {name}: {reason}")
-        notice_skipped(skipped, self.output.quiet)
-        return [name for name in images if name not in skipped], features
-
-    def _encoder(self) -> Encoder:
-        if self.encoder is not None:
-            encoder = frozen_encoder(self.encoder, self.size, self.weights)
-            if encoder_file(self.model).is_file():
-                return same_encoder(encoder, read_encoder(self.model))
-            return encoder
-        if self.size is not None:
-            raise ConfigError("--size needs --encoder; by default the model knows its encoder and its size")
-        return recorded_encoder(read_encoder(self.model), self.weights)
 
 
 def _best(scorer: Scorer, features: Any, top: int, names: list[str] | None) -> Iterator[dict[str, Any]]:
