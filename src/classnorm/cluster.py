@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -96,7 +96,8 @@ class Cluster:
             settings["num_cpus"] = self.jobs or os.cpu_count() or 1
         try:
             _reach(self.address)
-            ray.init(address=self.address or "local", **settings)  # without "local" Ray joins any cluster it finds
+            with nullcontext() if self.address else _loopback(ray):
+                ray.init(address=self.address or "local", **settings)  # without "local" Ray joins any cluster it finds
         except (OSError, RuntimeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             hint = "is it running, and does it need a token (RAY_AUTH_MODE=token)?"
@@ -144,6 +145,25 @@ class _Head:
         return ClusterError(
             f"lost the Ray cluster at {self.address}; restart it and run the same command again: it goes on from here"
         )
+
+
+@contextmanager
+def _loopback(ray: Any) -> Iterator[None]:
+    """Let a local cluster listen on the loopback address only: who reaches Ray can run code.
+
+    On Linux Ray listens on all addresses unless told, by this variable, that clusters of several machines are off.
+    """
+    variable, constants = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", ray._private.ray_constants
+    before = os.environ.get(variable), constants.ENABLE_RAY_CLUSTER
+    os.environ[variable], constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before[1]
+        if before[0] is None:
+            del os.environ[variable]
+        else:
+            os.environ[variable] = before[0]
 
 
 def _reach(address: str | None) -> None:

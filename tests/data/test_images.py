@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -181,3 +183,41 @@ def test_a_split_that_is_missing_or_cannot_be_joined_is_refused(tmp_path: Path) 
         read_image_split(tmp_path / "train_test_split.txt", FILES)
     with pytest.raises(DataError, match="has no image file names"):
         read_image_split(write_cub(tmp_path), None)
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n0 0 10 10 rectfill\nshowpage\n%%EOF\n"
+
+
+def test_an_eps_file_named_png_is_not_an_image_and_starts_no_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.png").write_bytes(EPS)
+    started: list[object] = []
+    monkeypatch.setattr("subprocess.Popen", lambda *a, **k: started.append(a))
+    assert list(read_images([tmp_path / "a.png"], [0], np.asarray)) == ["not an image"]
+    assert not started
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_a_pipe_among_the_images_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.png")
+    assert list(read_images([tmp_path / "a.png"], [0], np.asarray)) == ["not a file"]
+
+
+def test_large_pictures_are_decoded_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [tmp_path / f"{i}.png" for i in range(8)]
+    for file in files:
+        Image.new("L", (40, 40)).save(file)
+    monkeypatch.setattr("classnorm.data.images._LARGE_PIXELS", 40 * 40 - 1)
+    inside = most = 0
+
+    def prepare(image: Image.Image) -> np.ndarray:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        time.sleep(0.01)
+        inside -= 1
+        return np.asarray(image)
+
+    assert len(list(read_images(files, range(8), prepare))) == 8
+    assert most == 1

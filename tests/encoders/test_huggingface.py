@@ -146,3 +146,18 @@ def test_what_cannot_be_loaded_is_one_line(source: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot be loaded") as caught:
         load_encoder("hf:" + source.format(empty=tmp_path))
     assert "\n" not in str(caught.value)
+
+
+def test_code_in_a_model_folder_is_never_run_nor_asked_for(
+    transformers: Any, resnet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save(transformers.AutoModel.from_pretrained(resnet), RESNET, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "mine", "auto_map": {"AutoConfig": "evil.Config", "AutoModel": "evil.Model"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: ...\nclass Model: ...\n")
+    questions: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda question="": questions.append(question) or "y")
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_encoder(f"hf:{folder}")
+    assert not questions and not (tmp_path / "ran").exists()

@@ -307,3 +307,20 @@ def test_a_head_that_dies_ends_a_search_with_one_line_and_the_same_command_goes_
     main(command)
     assert len(json.loads(capsys.readouterr().out)["trials"]) == 60
     assert all(path.stat().st_mtime_ns == moment for path, moment in done.items())  # nothing was done twice
+
+
+def test_a_local_cluster_listens_on_the_loopback_address_only(tmp_path: Path) -> None:
+    script = (
+        "import ray\nfrom classnorm.cluster import Cluster\n"
+        "Cluster(jobs=1).connect()\n"
+        "ray.get(ray.remote(abs).remote(-1))\n"
+        "[node] = ray.nodes()\nprint(node['NodeManagerAddress'])\n"
+        "import psutil\n"
+        "family = [psutil.Process(), *psutil.Process().children(recursive=True)]\n"
+        "print(*{c.laddr.ip for p in family for c in p.net_connections('tcp') if c.status == 'LISTEN'})\n"
+    )
+    pytest.importorskip("psutil")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    address, listening = done.stdout.splitlines()
+    assert address == "127.0.0.1"
+    assert set(listening.split()) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}

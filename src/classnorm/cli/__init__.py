@@ -11,6 +11,7 @@ from pathlib import Path
 
 from classnorm.cli.flags import as_flags
 from classnorm.errors import ClassNormError, ConfigError, unknown_name
+from classnorm.escapes import printable
 from classnorm.launch import launch
 
 __all__ = ["main"]
@@ -91,7 +92,7 @@ def _report(message: str) -> None:
 
         if not is_first_to_fail():
             return
-    print(f"classnorm: {message}", file=sys.stderr)
+    print(f"classnorm: {printable(message)}".encode(errors="backslashreplace").decode(), file=sys.stderr)
 
 
 def _dispatch(arguments: list[str]) -> None:
@@ -114,7 +115,11 @@ def _dispatch(arguments: list[str]) -> None:
     if launch().count > 1 and name != "train":
         raise ConfigError(f"classnorm {name} runs in one process; run it without torchrun")
     module, _, command = _COMMANDS[name][0].partition(":")
-    getattr(importlib.import_module(f"classnorm.cli.{module}"), command).parse(rest, f"classnorm {name}").run()
+    parsed = getattr(importlib.import_module(f"classnorm.cli.{module}"), command).parse(rest, f"classnorm {name}")
+    from classnorm.cli.console import guarded_output
+
+    with guarded_output():
+        parsed.run()
 
 
 def _listing(names: Iterable[str]) -> str:

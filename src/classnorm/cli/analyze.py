@@ -12,6 +12,7 @@ from classnorm.cli.console import print_json, print_table, stage_progress
 from classnorm.cli.flags import as_flags
 from classnorm.cli.options import Command, DataArgument, DataOptions, OutputOptions, check_positive, optional
 from classnorm.data import ZeroShotDataset
+from classnorm.escapes import file_name
 from classnorm.experiments.diagnoses.attribute_distribution import correlations, histograms, normality
 from classnorm.experiments.diagnoses.diagnosis import Diagnosis, diagnose
 from classnorm.experiments.diagnoses.logit_variance import variance_artifact, variance_summary, variance_tasks
@@ -46,7 +47,7 @@ class Options(Command):
         for flag in ("seeds", "iterations", "every", "hidden"):
             check_positive(flag, getattr(self, flag, None))
         dataset = self.dataset.load(self.data, self.output.quiet)
-        out = self.out or Path("runs") / dataset.name / f"analyze-{kind}"
+        out = self.out or Path("runs") / file_name(dataset.name) / f"analyze-{kind}"
         artifacts, sentences = self.diagnose(dataset, out / "runs")
         advice = [as_flags(sentence) for sentence in sentences]
         plots = [plot for artifact in artifacts for plot in artifact.plots]

@@ -3,33 +3,69 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
-from typing import Any
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
 from classnorm.cli.flags import as_flags
+from classnorm.escapes import printable
 from classnorm.progress import Announce, OnProgress, Progress
 
-__all__ = ["notice", "print_json", "print_table", "progress_display", "stage_progress"]
+__all__ = ["guarded_output", "notice", "print_json", "print_table", "progress_display", "stage_progress"]
 
 _SECONDS_BETWEEN_LINES = 5.0
 
 
+class _Guarded:
+    """A stream that shows control characters instead of sending them: names in files may hold any."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        self.stream.write(printable(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def _unguarded(stream: TextIO) -> TextIO:
+    """The stream itself, for output that has its own control characters."""
+    return stream.stream if isinstance(stream, _Guarded) else stream
+
+
+@contextmanager
+def guarded_output() -> Iterator[None]:
+    """Print no control characters but those of tables and bars, and escapes for letters that the terminal lacks."""
+    streams = [_unguarded(sys.stdout), _unguarded(sys.stderr)]
+    for stream in streams:
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    output, errors = (cast(TextIO, _Guarded(stream)) for stream in streams)
+    with redirect_stdout(output), redirect_stderr(errors):
+        yield
+
+
 def print_json(document: Any) -> None:
     """Print a JSON document on stdout."""
-    print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    is_unicode = (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
+    text = json.dumps(document, indent=2, ensure_ascii=not is_unicode, allow_nan=False)
+    print(re.sub(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", lambda m: f"\\u{ord(m[0]):04x}", text))
 
 
 def print_table(renderable: Any) -> None:
     """Print a rich table on stdout; if that is not a terminal, 140 characters wide."""
-    Console(width=None if sys.stdout.isatty() else 140).print(renderable)
+    stream = sys.stdout
+    Console(file=_unguarded(stream), width=None if stream.isatty() else 140).print(renderable)
 
 
 def notice(*texts: str, quiet: bool) -> None:
@@ -45,13 +81,13 @@ def progress_display(quiet: bool) -> Iterator[Announce]:
         yield lambda stage: None
     elif sys.stderr.isatty():
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             TimeRemainingColumn(compact=True),
         )
-        with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        with Bars(*columns, console=Console(file=_unguarded(sys.stderr)), transient=True) as bars:
             yield partial(_bar, bars)
     else:
         yield _lines
@@ -65,7 +101,7 @@ def stage_progress(stage: str, quiet: bool) -> Iterator[OnProgress | None]:
 
 
 def _bar(bars: Bars, stage: str) -> OnProgress:
-    task = bars.add_task(stage, total=None, note="")
+    task = bars.add_task(printable(stage), total=None, note="")
 
     def update(step: Progress) -> None:
         bars.update(task, total=step.total, completed=step.done, note=step.note)

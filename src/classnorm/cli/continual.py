@@ -16,6 +16,7 @@ from classnorm.continual.strategies import strategy_config
 from classnorm.data import ZeroShotDataset
 from classnorm.encoders import check_encoder
 from classnorm.errors import ConfigError
+from classnorm.escapes import file_name
 from classnorm.experiments.engine import Engine
 from classnorm.experiments.experiment import dataset_record
 from classnorm.experiments.streams import ContinualExperiment, ImageMode, run_continual
@@ -83,7 +84,7 @@ class Continual(SettingsCommand):
             dataset = dataclasses.replace(dataset, is_train=split)
         experiments = [self._experiment(dataset, seed) for seed in seeds]
         suffix = {True: "-cn", False: "-plain", None: ""}[getattr(experiments[0].config, "class_norm", None)]
-        out = self.training.out or Path("runs") / dataset.name / f"continual-{self.strategy}{suffix}"
+        out = self.training.out or Path("runs") / file_name(dataset.name) / f"continual-{self.strategy}{suffix}"
         chosen = self._validated(experiments, out) if self.validation_tasks else []
         experiments = [choice.experiment for choice in chosen] or experiments
         results = []

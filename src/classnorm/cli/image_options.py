@@ -16,6 +16,7 @@ from classnorm.data.image_table import ImageTable
 from classnorm.data.images import find_images
 from classnorm.encoders import Encoder, check_encoder, frozen_encoder
 from classnorm.encoders.preparation import Prepared, described, joined_to, prepare
+from classnorm.escapes import file_name
 from classnorm.training import Device, pick_device
 
 __all__ = ["ImageOptions", "notice_skipped"]
@@ -52,7 +53,7 @@ class ImageOptions:
         check_encoder(self.encoder, self.size)
         tell = partial(notice, quiet=quiet)
         table = self.table(images, source, tell)
-        folder = out or Path("runs") / table.name
+        folder = out or Path("runs") / file_name(table.name)
         table = self.described(table, folder / "descriptors.npz", tell)
         encoder = self.load_encoder(tell)
         with stage_progress("extract", quiet) as progress:

@@ -17,6 +17,7 @@ from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_p
 from classnorm.data.row_store import RowStore, row_blocks
 from classnorm.data.table_files import read_descriptors
 from classnorm.errors import ConfigError
+from classnorm.escapes import csv_cells
 from classnorm.files import replacing, write_json
 from classnorm.results.run_folder import model_files
 
@@ -112,6 +113,6 @@ def _best(scorer: Scorer, features: Any, top: int, names: list[str] | None) -> I
 
 def _write_csv(predictions: Iterable[dict[str, Any]], file: Any, are_images: bool) -> None:
     columns = ["image" if are_images else "row", "rank", "class", "score", "probability", "kind"]
-    writer = csv.DictWriter(file, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(predictions)
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(csv_cells(row[name] for name in columns) for row in predictions)

@@ -11,6 +11,7 @@ from classnorm.cli.console import print_json, print_table, stage_progress
 from classnorm.cli.options import DataArgument, DataOptions, MethodCommand, OutputOptions, check_positive, optional
 from classnorm.cli.run_options import mean_and_std, run_records
 from classnorm.errors import TrainingError
+from classnorm.escapes import file_name
 from classnorm.experiments.engine import Engine, run_tasks
 from classnorm.experiments.experiment import Experiment, dataset_record
 from classnorm.experiments.search import SearchConfig, Trial, search, trials_csv, write_recipe
@@ -63,7 +64,7 @@ class Search(MethodCommand):
         _, base = resolve(dataset, self.method, self.recipe, **{"calibration": default} | self.set_values)
         base.check()
         space = self._space(base)
-        out = self.out or Path("runs") / dataset.name / f"{self.method}-search-{self.search.sampler}"
+        out = self.out or Path("runs") / file_name(dataset.name) / f"{self.method}-search-{self.search.sampler}"
         with stage_progress("validation fits", self.output.quiet) as progress:
             trials, best = search(dataset, self.method, base, space, self.search, out / "fits", self.engine, progress)
         write_text(out / "trials.csv", trials_csv(trials))

@@ -16,6 +16,7 @@ from classnorm.cli.run_options import RunOptions, mean_and_std, run_records
 from classnorm.data import ZeroShotDataset
 from classnorm.encoders.preparation import Prepared
 from classnorm.errors import ConfigError
+from classnorm.escapes import file_name
 from classnorm.experiments.experiment import Experiment, dataset_record, run
 from classnorm.methods import check_parallel, resolve
 from classnorm.report import group_results, terminal_table, write_report
@@ -67,7 +68,7 @@ class Train(MethodCommand):
         precision: Precision = getattr(config, "precision", "float32")
         if text := precision_notice(precision, pick_device(device)):
             notice(text, quiet=self.output.quiet)
-        out = self.training.out or Path("runs") / dataset.name / f"{self.method}-{Path(self.recipe).stem}"
+        out = self.training.out or Path("runs") / file_name(dataset.name) / f"{self.method}-{Path(self.recipe).stem}"
         folders = self.training.folders(out, seeds, self.output.quiet)
         with progress_display(self.output.quiet) as announce:
             results = [

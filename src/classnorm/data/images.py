@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +23,20 @@ from classnorm.data.cub import read_cub, read_cub_split
 from classnorm.data.image_table import Images, ImageTable, folder_and_file
 from classnorm.errors import DataError
 
-__all__ = ["class_folders", "find_images", "image_signature", "list_images", "read_image_split", "read_images"]
+__all__ = [
+    "class_folders",
+    "find_images",
+    "image_signature",
+    "list_images",
+    "open_image",
+    "read_image_split",
+    "read_images",
+]
 
 _SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
+_FORMATS = ("JPEG", "MPO", "PNG", "BMP", "DIB", "GIF", "TIFF", "WEBP", "PPM", "AVIF", "HEIF")
+_LARGE_PIXELS = 1 << 25
+_LARGE = threading.Lock()
 
 
 def find_images(source: str | Path) -> ImageTable:
@@ -68,7 +81,7 @@ def read_images(
         try:
             if isinstance(images, np.ndarray):
                 return prepare(Image.fromarray(images[row]))
-            with Image.open(images[row]) as image:
+            with open_image(images[row]) as image, _turn(image):
                 return prepare(ImageOps.exif_transpose(image))  # rotate upright
         except MemoryError:
             raise
@@ -90,6 +103,19 @@ def read_images(
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def open_image(file: Path | BinaryIO) -> Image.Image:
+    """Open a picture of a raster format. Pillow would start Ghostscript for an EPS file, whatever its name."""
+    if isinstance(file, Path) and file.exists() and not file.is_file():
+        raise ValueError("not a file")
+    Image.init()
+    return Image.open(file, formats=[name for name in _FORMATS if name in Image.OPEN])
+
+
+def _turn(image: Image.Image) -> AbstractContextManager[Any]:
+    """Large pictures are decoded one at a time: a few at once would not fit in memory."""
+    return _LARGE if image.width * image.height > _LARGE_PIXELS else nullcontext()
 
 
 def image_signature(images: Images, rows: Sequence[int]) -> str:

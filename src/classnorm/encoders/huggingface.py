@@ -68,12 +68,15 @@ def load_pretrained(encoder: str, extra: str, source: str, processor: str, **opt
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        # Only safetensors, which cannot run code.
+        # Only safetensors and classes of the library: no code of others runs, and nobody is asked whether it may.
+        options = {**options, "trust_remote_code": False}
         model, report = transformers.AutoModel.from_pretrained(
             source, output_loading_info=True, use_safetensors=True, dtype=torch.float32, **options
         )
         loaded = getattr(transformers, processor).from_pretrained(source, **options)
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # the library raises many types on a damaged folder
         raise not_loaded(source, processor, error) from error
     finally:
         logging.set_verbosity(verbosity)

@@ -21,6 +21,7 @@ import numpy as np
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError, TrainingError
+from classnorm.escapes import csv_cells, csv_text
 from classnorm.experiments.engine import Engine, run_tasks
 from classnorm.files import digest, write_json
 from classnorm.methods import Choice, FitContext, FitJob, MethodConfig, Range, Space, method_named
@@ -284,7 +285,9 @@ def trials_csv(trials: Sequence[Trial]) -> str:
     writer.writerow(["trial", "state", "harmonic", "calibration", "splits", *names, "error"])
     for t in trials:
         values = [t.settings.get(name, "") for name in names]
-        writer.writerow([t.number, t.state, t.harmonic, t.calibration, t.splits, *values, t.error or ""])
+        writer.writerow(
+            [t.number, t.state, t.harmonic, t.calibration, t.splits, *csv_cells(values), csv_text(t.error or "")]
+        )
     return buffer.getvalue()
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from classnorm.escapes import one_line
 from classnorm.report import plots
 from classnorm.report.artifacts import artifact_sections, write_files
 from classnorm.report.differences import MEANING, Comparison, compare, reference_label
@@ -26,6 +27,7 @@ from classnorm.report.tables import (
     difference_table,
     latex_table,
     markdown_table,
+    markdown_text,
     results_note,
     results_table,
     rich_table,
@@ -130,7 +132,7 @@ def markdown_document(groups: Sequence[Group], compared: Mapping[str, Comparison
     for name, part in by_dataset(groups).items():
         table = results_table(part)
         marks = "; **best** and *second best* of each column" if table.is_ranked else ""
-        parts += [f"## {name}\n", markdown_table(table), f"{results_note(part)}{marks}.\n"]
+        parts += [f"## {markdown_text(name)}\n", markdown_table(table), f"{results_note(part)}{marks}.\n"]
         if name in compared:
             parts += [markdown_table(difference_table(compared[name])), f"{MEANING}\n"]
     return "\n".join(parts)
@@ -140,7 +142,7 @@ def latex_document(groups: Sequence[Group], compared: Mapping[str, Comparison]) 
     r"""The tables of all datasets in LaTeX, for `\input`."""
     parts = ["% needs \\usepackage{booktabs}; best in bold, second best underlined\n"]
     for name, part in by_dataset(groups).items():
-        parts.append(f"% {name}\n{latex_table(results_table(part))}")
+        parts.append(f"% {one_line(name)}\n{latex_table(results_table(part))}")
         if name in compared:
-            parts.append(f"% {name}, differences. {MEANING}\n{latex_table(difference_table(compared[name]))}")
+            parts.append(f"% {one_line(name)}, differences. {MEANING}\n{latex_table(difference_table(compared[name]))}")
     return "\n".join(parts)

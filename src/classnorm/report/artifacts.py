@@ -6,6 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from classnorm.escapes import one_line
 from classnorm.files import replacing, write_json
 from classnorm.report.draw import draw
 from classnorm.report.page import html_document, html_image
@@ -42,7 +43,7 @@ def write_artifact(artifact: Artifact, folder: Path) -> list[Path]:
     for number, table in enumerate(artifact.tables, start=1):
         suffix = "" if number == 1 else f"-{number}"
         files |= {f"table{suffix}.md": markdown_table(table), f"table{suffix}.csv": csv_table(table)}
-        files[f"table{suffix}.tex"] = f"% {table.title}\n{latex_table(table)}"
+        files[f"table{suffix}.tex"] = f"% {one_line(table.title)}\n{latex_table(table)}"
     if artifact.verdicts:
         files["claims.md"] = markdown_table(verdict_table(artifact.verdicts))
     files |= {f"{plot.name}.png": png(draw(plot)) for plot in artifact.plots}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from classnorm.report.plots import COLORS, Style, legend, new_figure, plain, wrapped
+from classnorm.report.plots import COLORS, Style, legend, new_figure, plain, plot_text, wrapped
 from classnorm.results.artifact import Plot
 from classnorm.results.numbers import number_text
 
@@ -74,9 +74,11 @@ def draw(plot: Plot, styles: Mapping[str, Style] = {}) -> Figure:
         {"boxes": _boxes, "histogram": _histogram, "points": _points, "bars": _bars}[plot.kind](axes, plot)
     handles: list[Any] = list(axes.get_legend_handles_labels()[0])
     for label, height in plot.lines_at.items():
-        handles.append(axes.axhline(height, color="0.4", linewidth=0.9, linestyle=(0, (2, 2)), label=label, zorder=1))
-    axes.set(xlabel=plot.x_label, ylabel=plot.y_label)
-    axes.set_title(textwrap.fill(plot.title, 58), fontsize=10)
+        handles.append(
+            axes.axhline(height, color="0.4", linewidth=0.9, linestyle=(0, (2, 2)), label=plot_text(label), zorder=1)
+        )
+    axes.set(xlabel=plot_text(plot.x_label), ylabel=plot_text(plot.y_label))
+    axes.set_title(textwrap.fill(plot_text(plot.title), 58), fontsize=10)
     plain(axes)
     legend(figure, handles)
     return figure
@@ -109,7 +111,7 @@ def _heatmap(plot: Plot) -> Figure:
     image = axes.imshow(values, cmap="Blues", vmin=low, vmax=high)
     ticks = np.unique(np.linspace(0, len(values) - 1, min(len(values), _NUMBERED)).round().astype(int))
     axes.set_xticks(ticks, [f"{plot.series[0].x[i]:g}" for i in ticks], fontsize=8)
-    axes.set_yticks(ticks, [plot.series[i].label for i in ticks], fontsize=8)
+    axes.set_yticks(ticks, [plot_text(plot.series[i].label) for i in ticks], fontsize=8)
     if len(values) <= _NUMBERED:
         for (row, column), value in np.ndenumerate(values):
             color = "white" if value - low > 0.65 * (high - low) else "0.15"
@@ -117,8 +119,8 @@ def _heatmap(plot: Plot) -> Figure:
             axes.text(column, row, number_text(value, 0), ha="center", va="center", fontsize=size, color=color)
     edges = np.arange(len(values) + 1) - 0.5
     axes.step(edges, edges, where="post", color=_RED, linewidth=1.2)
-    axes.set(xlabel=plot.x_label, ylabel=plot.y_label)
-    axes.set_title(textwrap.fill(plot.title, 58), fontsize=10)
+    axes.set(xlabel=plot_text(plot.x_label), ylabel=plot_text(plot.y_label))
+    axes.set_title(textwrap.fill(plot_text(plot.title), 58), fontsize=10)
     axes.spines[:].set_visible(False)
     figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03).outline.set_visible(False)
     return figure
@@ -136,7 +138,7 @@ def _boxes(axes: Axes, plot: Plot) -> None:
             medianprops={"color": "0.1"},
             flierprops={"markersize": 2.5, "markeredgecolor": "0.5"},
         )
-    axes.set_xticks(positions, [textwrap.fill(series.label, 12) for series in plot.series], fontsize=7)
+    axes.set_xticks(positions, [textwrap.fill(plot_text(series.label), 12) for series in plot.series], fontsize=7)
     expected = [(at, series.x[0]) for at, series in enumerate(plot.series) if series.x]
     if expected:
         x, y = zip(*expected, strict=True)
@@ -163,7 +165,7 @@ def _points(axes: Axes, plot: Plot) -> None:
         taken.append((beside, beside + width, height))
         leader = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5} if y - height > _LINE / 2 else None
         place: dict[str, Any] = {"xytext": (beside - x, height - y), "textcoords": "offset points", "va": "center"}
-        axes.annotate(series.label, (series.x[0], series.y[0]), fontsize=7, arrowprops=leader, **place)
+        axes.annotate(plot_text(series.label), (series.x[0], series.y[0]), fontsize=7, arrowprops=leader, **place)
 
 
 def _bars(axes: Axes, plot: Plot) -> None:
@@ -171,10 +173,12 @@ def _bars(axes: Axes, plot: Plot) -> None:
     tops = np.zeros(len(plot.ticks))
     for series in plot.series:
         color = _MODELS.get(series.model, _BLUE)
-        axes.bar(series.x, series.y, 0.8, tops, color=color, edgecolor="white", linewidth=0.5, label=series.label)
+        axes.bar(
+            series.x, series.y, 0.8, tops, color=color, edgecolor="white", linewidth=0.5, label=plot_text(series.label)
+        )
         tops += series.y
     if plot.series:
-        axes.set_xticks(plot.series[0].x, plot.ticks, fontsize=7)
+        axes.set_xticks(plot.series[0].x, list(map(plot_text, plot.ticks)), fontsize=7)
 
 
 def _histogram(axes: Axes, plot: Plot) -> None:

@@ -45,7 +45,7 @@ def page(
     for section in sections:
         parts += (_stream_section if section.groups[0].is_stream else _section)(section, colors)
     meanings = dict(pair for section in sections for pair in section.groups[0].scores.values())
-    words = "".join(f"<dt>{short}</dt><dd>{html.escape(text)}</dd>" for short, text in meanings.items())
+    words = "".join(f"<dt>{html.escape(short)}</dt><dd>{html.escape(text)}</dd>" for short, text in meanings.items())
     scores = f"<h2>What the scores mean</h2><p>Percent, averaged over classes.</p><dl>{words}</dl>"
     return html_document(title, [*parts, *extra_sections, scores if words else ""])
 
@@ -63,11 +63,14 @@ def html_document(title: str, parts: Sequence[str]) -> str:
 def _section(section: Section, colors: Mapping[str, str]) -> list[str]:
     groups, best = section.groups, best_group(section.groups)
     dataset = groups[0].results[0].document["dataset"]
-    sizes, features = dataset["sizes"], html.escape(dataset["provenance"].get("features", ""))
+    sizes, features = dataset["sizes"], dataset["provenance"].get("features", "")
+    text = (
+        f"{sizes['seen_classes']} seen and {sizes['unseen_classes']} unseen classes, {sizes['train_rows']} training "
+        f"rows, {sizes['test_seen_rows']} + {sizes['test_unseen_rows']} test rows, {sizes['feature_dim']}-d {features} "
+        "features."
+    )
     return [
-        f"<h2>{html.escape(section.name)}</h2><p>{sizes['seen_classes']} seen and {sizes['unseen_classes']} unseen "
-        f"classes, {sizes['train_rows']} training rows, {sizes['test_seen_rows']} + {sizes['test_unseen_rows']} test "
-        f"rows, {sizes['feature_dim']}-d {features} features.</p>",
+        f"<h2>{html.escape(section.name)}</h2><p>{html.escape(text)}</p>",
         _results(groups, colors),
         _differences(section.comparison, colors),
         _plots(section, "Seen against unseen classes", {"curve": "Seen–unseen curves"}),
@@ -101,9 +104,10 @@ def _stream_section(section: Section, colors: Mapping[str, str]) -> list[str]:
         notes.append(f"The first {before} tasks served to choose settings; the tasks below are numbered from 1.")
     if len(seeds) > 1:
         notes.append("The strategies ran with different seeds, and therefore on different orders of the classes.")
+    split = document["stream"]["image_split"]
+    text = f"Tasks of {sizes} classes, {split} image split, trained on {inputs}. {' '.join(notes)}"
     return [
-        f"<h2>{html.escape(section.name)}</h2><p>Tasks of {sizes} classes, {document['stream']['image_split']} image "
-        f"split, trained on {html.escape(inputs)}. {' '.join(notes)}</p>",
+        f"<h2>{html.escape(section.name)}</h2><p>{html.escape(text)}</p>",
         _results(groups, colors),
         _plots(
             section,
@@ -127,7 +131,7 @@ def _stream_section(section: Section, colors: Mapping[str, str]) -> list[str]:
 def _results(groups: Sequence[Group], colors: Mapping[str, str]) -> str:
     table = results_table(groups)
     marks = " <b>Best</b> and <u>second best</u> of each column." if table.is_ranked else ""
-    return f'{html_table(table, colors)}<p class="note">{results_note(groups)}.{marks}</p>'
+    return f'{html_table(table, colors)}<p class="note">{html.escape(results_note(groups))}.{marks}</p>'
 
 
 def _differences(comparison: Comparison | None, colors: Mapping[str, str]) -> str:
@@ -177,7 +181,7 @@ def _gallery(group: Group) -> str:
     examples = unseen_examples(group)
     if examples is None:
         return ""
-    cards = []
+    cards, seed = [], html.escape(str(group.results[0].document["seed"]))
     for image, true, guess in zip(*examples, strict=True):
         right = true == guess
         verdict = "✓" if right else f"✗ {html.escape(guess)}"
@@ -189,7 +193,7 @@ def _gallery(group: Group) -> str:
         )
     return (
         "<h3>Unseen classes</h3><p>Test images of unseen classes. Below each: the true class and ✓, or ✗ and the "
-        f"wrong prediction of {html.escape(group.label)} (seed {group.results[0].document['seed']}); all classes "
+        f"wrong prediction of {html.escape(group.label)} (seed {seed}); all classes "
         "compete.</p>"
         f'<div class="gallery">{"".join(cards)}</div>'
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from classnorm.escapes import printable
 from classnorm.metrics import curve_of
 from classnorm.report.calibration_curves import GroupCurves, Kind, group_curves, shared_values
 from classnorm.report.summary import SCORES, Group, best_group
@@ -31,6 +32,7 @@ __all__ = [
     "legend",
     "new_figure",
     "plain",
+    "plot_text",
     "png",
     "seen_unseen_plot",
     "training_plot",
@@ -41,6 +43,7 @@ COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")  # O
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), "-.", (0, (1, 1)), (0, (8, 2, 1, 2, 1, 2)))
 _MARKERS = "os^Dv"
 _TINTS = {"unseen": "#F3C9AE", "seen": "#D4D8DC"}
+_LONGEST = 400  # characters of a text in a plot
 _WIDTH = 4.6  # inches; keeps the text legible on a phone
 _AXIS = {"scale": "scale s: seen scores × s", "bias": "bias b: seen scores − b"}
 
@@ -223,4 +226,9 @@ def example_grid(images: npt.NDArray[np.uint8], truth: Sequence[str], predicted:
 
 def wrapped(name: str, width: int = 60) -> str:
     """A name on at most three lines."""
-    return "\n".join(textwrap.wrap(name.replace("_", " "), width)[:3])
+    return plot_text("\n".join(textwrap.wrap(name[: 4 * width].replace("_", " "), width)[:3]))
+
+
+def plot_text(text: str) -> str:
+    """Text for a plot that is not read as a formula, and not too long to draw."""
+    return printable(text[:_LONGEST]).replace("$", r"\$")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from classnorm.report.plots import plot_text
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -46,7 +48,7 @@ def parallel_coordinates(trials: Sequence[Mapping[str, Any]]) -> Figure:
         axes.axvline(x, color="0.4", linewidth=0.8)
         for height, text in ticks:
             axes.text(x + 0.03, height, text, fontsize=7, va="center", bbox=box)
-    axes.set_xticks(range(len(columns)), [name.replace("_", " ") for name in columns], fontsize=8)
+    axes.set_xticks(range(len(columns)), [plot_text(name.replace("_", " ")) for name in columns], fontsize=8)
     axes.set(yticks=[], ylim=(-0.06, 1.06), xlim=(-0.15, len(columns) - 0.6))
     axes.spines[:].set_visible(False)
     axes.set_title("Trials; the winner in orange, pruned ones thin", fontsize=10)
@@ -70,4 +72,4 @@ def _axis(values: Sequence[Any], spread: bool = False) -> tuple[npt.NDArray[np.f
 
 
 def _text(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else plot_text(str(value))

@@ -186,7 +186,7 @@ def best_group(groups: Sequence[Group]) -> Group:
 
 def unseen_examples(group: Group) -> tuple[npt.NDArray[np.uint8], list[str], list[str]] | None:
     """Test images of unseen classes with their true and predicted names, from the group's first run if it has any."""
-    examples = group.results[0].arrays("examples")
+    examples = group.results[0].examples
     if examples is None or not len(examples["position"]):
         return None
     predictions, positions = group.results[0].predictions, examples["position"]

@@ -6,12 +6,14 @@ import csv
 import html
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from classnorm.escapes import csv_text, one_line, printable
 from classnorm.metrics.bootstrap import Difference
 from classnorm.report.differences import Comparison
 from classnorm.report.summary import SCORES, Group, score_digits
@@ -27,6 +29,7 @@ __all__ = [
     "html_table",
     "latex_table",
     "markdown_table",
+    "markdown_text",
     "results_note",
     "results_table",
     "rich_table",
@@ -82,30 +85,42 @@ def terminal_table(groups: Sequence[Group], title: str) -> RichTable:
 
 def rich_table(table: Table) -> RichTable:
     """The table for a terminal or a plain text file: ranks show without colour or weight."""
-    rich = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, caption_justify="left")
+    rich = RichTable(title=_terminal(table.title), title_justify="left", box=box.SIMPLE_HEAD, caption_justify="left")
     ranked = [any(row[i].rank for row in table.body) for i in range(len(table.header))]
     for i, name in enumerate(table.header):
-        rich.add_column(name + "  " * ranked[i], justify="left" if i == 0 else "right", no_wrap=i > 0, overflow="fold")
+        rich.add_column(
+            _terminal(name + "  " * ranked[i]), justify="left" if i == 0 else "right", no_wrap=i > 0, overflow="fold"
+        )
     styles, marks = {None: "", 1: "bold", 2: "underline"}, {None: "  ", 1: " *", 2: " +"}
     for row in table.body:
         cells = zip(row, ranked, strict=True)
-        rich.add_row(*(Text(c.text, styles[c.rank]) + Text(marks[c.rank] * marked) for c, marked in cells))
+        rich.add_row(*(_terminal(c.text, styles[c.rank]) + Text(marks[c.rank] * marked) for c, marked in cells))
     return rich
+
+
+def _terminal(text: str, style: str = "") -> Text:
+    """Text without markup and without control characters."""
+    return Text(printable(one_line(text)), style)
 
 
 def markdown_table(table: Table) -> str:
     """The table in Markdown: best in bold, second best in italics."""
     marks = {None: "", 1: "**", 2: "*"}
-    lines = ["| " + " | ".join(map(_markdown, table.header)) + " |", "| --- |" + " ---: |" * (len(table.header) - 1)]
+    lines = [
+        "| " + " | ".join(map(markdown_text, table.header)) + " |",
+        "| --- |" + " ---: |" * (len(table.header) - 1),
+    ]
     lines += [
-        "| " + " | ".join(marks[cell.rank] + _markdown(cell.text) + marks[cell.rank] for cell in row) + " |"
+        "| " + " | ".join(marks[cell.rank] + markdown_text(cell.text) + marks[cell.rank] for cell in row) + " |"
         for row in table.body
     ]
     return "\n".join(lines) + "\n"
 
 
-def _markdown(text: str) -> str:
-    return "".join(f"\\{c}" if c in "|*_`<" else c for c in text)
+def markdown_text(text: str) -> str:
+    """Text without markup, on one line."""
+    escaped = "".join(f"\\{c}" if c in "|*_`<" else c for c in one_line(text))
+    return re.sub(r"&(?=#?\w+;)", "&amp;", escaped).replace("](", "]\\(")  # entities and links
 
 
 def latex_table(table: Table) -> str:
@@ -144,7 +159,7 @@ _LATEX = {
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)
+    return "".join(_LATEX.get(character, character) for character in printable(one_line(text)))
 
 
 def html_table(table: Table, colors: Mapping[str, str] = {}, kind: str = "", classes: Mapping[str, str] = {}) -> str:
@@ -200,5 +215,5 @@ def csv_table(table: Table) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(table.header)
-    writer.writerows([cell.text for cell in row] for row in table.body)
+    writer.writerows([csv_text(cell.text) for cell in row] for row in table.body)
     return buffer.getvalue()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from classnorm.escapes import file_name
 from classnorm.experiments.experiment import Experiment
 from classnorm.experiments.search import SearchConfig, Trial, search
 from classnorm.files import digest, write_json
@@ -186,7 +187,7 @@ def _search(
     progress = reproduction.announce(f"{benchmark.name}, {entry.label}: search")
     fits = reproduction.folder / "fits"
     trials, best = search(benchmark.dataset, entry.method, base, space, settings, fits, reproduction.engine, progress)
-    path = reproduction.folder / "leaderboard" / "searches" / f"{benchmark.name}-{entry.label}.json"
+    path = reproduction.folder / "leaderboard" / "searches" / f"{file_name(benchmark.name)}-{entry.label}.json"
     write_json(path, {"best": best.as_dict(), "trials": [asdict(trial) for trial in trials]})
     return trials, best
 

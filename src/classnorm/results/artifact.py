@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from classnorm.documents import read_json
 from classnorm.errors import DataError
 from classnorm.files import write_json
+from classnorm.results.shapes import ArtifactDocument
 from classnorm.results.verdicts import Verdict
 
 __all__ = ["ARTIFACT", "Artifact", "Cell", "Plot", "Series", "Table", "find_artifacts", "ranks"]
@@ -110,11 +111,14 @@ class Artifact:
 
     @classmethod
     def load(cls, folder: Path) -> Artifact:
-        path = folder / ARTIFACT
+        path, remedy = folder / ARTIFACT, "make it again"
+        document = read_json(path, ArtifactDocument, remedy)
+        for plot in document["plots"]:
+            if not _can_be_drawn(plot):
+                raise DataError(f"{path}: the numbers of plot {plot['name']!a} do not belong together; {remedy}")
+        if any(len(row) != len(table["header"]) for table in document["tables"] for row in table["body"]):
+            raise DataError(f"{path}: a row of a table has another length than its header; {remedy}")
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            if document.pop("format") != "classnorm-artifact":
-                raise ValueError("unknown format")
             return cls(
                 **{name: document[name] for name in ("name", "title", "text", "notes", "data")},
                 tables=[
@@ -124,8 +128,26 @@ class Artifact:
                 plots=[Plot(**{**p, "series": [Series(**s) for s in p["series"]]}) for p in document["plots"]],
                 verdicts=[Verdict(**v) for v in document["verdicts"]],
             )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{path}: not readable; make it again") from error
+        except TypeError as error:  # a key that no version has written
+            raise DataError(f"{path}: {error}; {remedy}") from error
+
+
+def _can_be_drawn(plot: Mapping[str, Any]) -> bool:
+    """Whether each series has the numbers that its kind of plot needs."""
+    kind, series = plot["kind"], plot["series"]
+    if len(plot.get("limits") or (0, 1)) != 2:
+        return False
+    if kind == "boxes":
+        return all(s["y"] for s in series)
+    if any(
+        len(s["x"]) != len(s["y"]) or any(len(s.get(k) or s["x"]) != len(s["x"]) for k in ("low", "high"))
+        for s in series
+    ):
+        return False
+    if kind in ("heatmap", "bars"):
+        wanted = len(series) if kind == "heatmap" else len(plot.get("ticks", ()))
+        return all(len(s["x"]) == wanted for s in series) and bool(series or kind == "bars")
+    return all(len(s["x"]) >= {"histogram": 2, "points": 1}.get(kind, 0) for s in series)
 
 
 def find_artifacts(paths: Sequence[Path]) -> list[Artifact]:

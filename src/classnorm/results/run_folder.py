@@ -27,9 +27,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.errors import DataError, ModelError
+from classnorm.archives import read_arrays
+from classnorm.documents import check_shape, parse_json, read_json, read_regular
+from classnorm.errors import ConfigError, DataError, ModelError
 from classnorm.files import replacing, write_json, write_text
-from classnorm.metrics import SideScores
+from classnorm.metrics import Calibration, SideScores
+from classnorm.results.shapes import EncoderRecord, EpochRecord, RunDocument, StreamDocument
 
 __all__ = [
     "ENCODER",
@@ -47,6 +50,7 @@ __all__ = [
 RESULT = "result.json"
 _OLD_STREAM = "continual.json"  # the result of a stream in version 0.1
 ENCODER = "encoder.json"
+_REPEAT = "repeat the run"
 
 
 @dataclass(frozen=True)
@@ -59,17 +63,14 @@ class Result:
     @classmethod
     def read(cls, folder: Path) -> Result:
         path = result_file(folder)
-        try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            document["scores"], document["dataset"]["checksum"]
-            if path.name == _OLD_STREAM:
-                document["kind"] = "stream"
-            if document.get("kind") == "stream":
-                document["stream"]["part"], document["per_task"], document["matrix"]
-        except FileNotFoundError:
-            raise DataError(f"{path}: no such file; give the folder of a finished run") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}: not a readable result; repeat the run") from error
+        if not path.exists():
+            raise DataError(f"{path}: no such file; give the folder of a finished run")
+        document = read_json(path, dict[str, Any], _REPEAT)
+        if path.name == _OLD_STREAM:
+            document["kind"] = "stream"
+        is_stream = document.get("kind") == "stream"
+        check_shape(document, StreamDocument if is_stream else RunDocument, str(path), _REPEAT)
+        (_check_stream if is_stream else _check_run)(document, path)
         return cls(folder, document)
 
     @property
@@ -89,26 +90,33 @@ class Result:
 
     @cached_property
     def history(self) -> list[dict[str, float]]:
-        lines = (self.folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
+        """One record per epoch; empty if the run has no such file."""
+        path = self.folder / "history.jsonl"
+        lines = read_regular(path, _REPEAT).splitlines() if path.exists() else []
+        return [parse_json(line, EpochRecord, f"{path}, line {n}", _REPEAT) for n, line in enumerate(lines, start=1)]
 
     def arrays(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
         """The arrays of `predictions` or `examples`; None if the run has no such file."""
         path = self.folder / f"{name}.npz"
-        if not path.is_file():
-            return None
-        try:
-            with np.load(path, allow_pickle=False) as archive:
-                return {key: archive[key] for key in archive.files}
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: not readable; repeat the run") from error
+        return read_arrays(path) if path.exists() else None
 
-    @property
+    @cached_property
     def predictions(self) -> dict[str, npt.NDArray[Any]]:
         """The arrays of `predictions.npz`, which every run of a method has."""
+        path = self.folder / "predictions.npz"
         arrays = self.arrays("predictions")
         if arrays is None:
-            raise DataError(f"{self.folder / 'predictions.npz'}: no such file; repeat the run")
+            raise DataError(f"{path}: no such file; {_REPEAT}")
+        if not _are_predictions(arrays):
+            raise DataError(f"{path}: its arrays do not belong together; {_REPEAT}")
+        return arrays
+
+    @cached_property
+    def examples(self) -> dict[str, npt.NDArray[Any]] | None:
+        """`position` [n] in the predictions and `image` [n, height, width(, 3)]; None if the run has none."""
+        arrays = self.arrays("examples")
+        if arrays is not None and not _are_examples(arrays, len(self.predictions["label"])):
+            raise DataError(f"{self.folder / 'examples.npz'}: its arrays do not belong together; {_REPEAT}")
         return arrays
 
     @cached_property
@@ -168,12 +176,61 @@ def read_encoder(model: Path) -> dict[str, Any]:
     path = encoder_file(model)
     if not path.is_file():
         raise ModelError(f"{path}: no such file; a model of bare features knows no encoder; give `encoder`")
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        record["name"], record["weights"], record["sha256"], record["preprocessing"]["crop"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{path}: not a readable encoder record; set `encoder`") from error
+    record: dict[str, Any] = read_json(path, EncoderRecord, "set `encoder`", ModelError)
     return record
+
+
+def _check_run(document: dict[str, Any], path: Path) -> None:
+    try:
+        Calibration.parse(document["calibration"])
+    except ConfigError as error:
+        raise DataError(f"{path}: {error}; {_REPEAT}") from None
+    for kind, curves in ((document.get("validation") or {}).get("curves") or {}).items():
+        if len({len(curve) for curve in curves.values()}) > 1 or not curves["value"]:
+            raise DataError(f"{path}: validation.curves.{kind} must be lists of one length; {_REPEAT}")
+
+
+def _check_stream(document: dict[str, Any], path: Path) -> None:
+    """Raise unless there is a score for each of its tasks."""
+    stream, n = document["stream"], len(document["stream"]["tasks"])
+    if len(stream["part"]) != 2 or stream["part"][0] is None:
+        raise DataError(f"{path}: stream.part must be the first and the last of the tasks; {_REPEAT}")
+    if not n or [len(row) for row in [document["per_task"], *document["matrix"]]] != [n] * (n + 1):
+        raise DataError(f"{path}: per_task and matrix must have an entry for each of the {n} tasks; {_REPEAT}")
+    unknown = [name for name in (document.get("chosen") or {}).get("settings", ()) if name not in document["config"]]
+    if unknown:
+        raise DataError(f"{path}: chosen.settings names {unknown[0]!r}, which config lacks; {_REPEAT}")
+
+
+_PREDICTIONS = {"label": "iu", "top1": "iu", "best_seen": "iu", "best_unseen": "iu"}
+_SCORES = {"best_seen_score": "f", "best_unseen_score": "f"}
+
+
+def _are_predictions(arrays: dict[str, npt.NDArray[Any]]) -> bool:
+    """Whether the arrays are complete, of one length each, and name only known classes."""
+    kinds = _PREDICTIONS | _SCORES | {"seen": "b", "class_names": "US"}
+    if any(
+        name not in arrays or arrays[name].ndim != 1 or arrays[name].dtype.kind not in kinds[name] for name in kinds
+    ):
+        return False
+    n, n_classes = len(arrays["label"]), len(arrays["class_names"])
+    if any(len(arrays[name]) != n for name in _PREDICTIONS | _SCORES) or len(arrays["seen"]) != n_classes:
+        return False
+    if any(np.isnan(arrays[name]).any() for name in _SCORES):
+        return False
+    # −1 stands for no class of that side.
+    return all(not n or (arrays[name].min() >= -1 and arrays[name].max() < n_classes) for name in _PREDICTIONS) and (
+        not n or (arrays["label"].min() >= 0 and arrays["top1"].min() >= 0)
+    )
+
+
+def _are_examples(arrays: dict[str, npt.NDArray[Any]], n: int) -> bool:
+    position, image = arrays.get("position"), arrays.get("image")
+    if position is None or image is None or position.ndim != 1 or position.dtype.kind not in "iu":
+        return False
+    is_picture = image.dtype == np.uint8 and (image.ndim == 3 or (image.ndim == 4 and image.shape[3] == 3))
+    inside = not len(position) or (position.min() >= 0 and position.max() < n)
+    return is_picture and len(image) == len(position) and bool(inside) and 0 not in image.shape[1:3]
 
 
 def write_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
