@@ -45,6 +45,12 @@ def serving(settings):
 
 
 @pytest.fixture(scope="session")
+def serve():
+    """`serving`, for tests with settings of their own."""
+    return serving
+
+
+@pytest.fixture(scope="session")
 def address(model_folder, tmp_path_factory):
     """A server that several tests share; each has visitors of its own."""
     state = tmp_path_factory.mktemp("state")

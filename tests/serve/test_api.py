@@ -127,3 +127,13 @@ def test_the_api_document_lists_exactly_the_routes(address, model_folder, tmp_pa
     }
     listed = {(path, method.upper()) for path, operations in document()["paths"].items() for method in operations}
     assert listed == routes
+
+
+def test_an_explanation_names_the_two_best_classes_and_adds_up(client, letters):
+    rows = letters.features[letters.test_rows[:2]].tolist()
+    explanations = client.post("/explain", json={"features": rows, "top": 4}).json()["explanations"]
+    predictions = client.post("/predict", json={"features": rows, "top": 2}).json()["predictions"]
+    for explanation, (first, second) in zip(explanations, predictions, strict=True):
+        assert (explanation["class"], explanation["against"]) == (first["class"], second["class"])
+        total = sum(part["contribution"] for part in explanation["attributes"])
+        assert total == pytest.approx(explanation["difference"], abs=1e-3)

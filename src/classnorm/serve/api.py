@@ -213,8 +213,8 @@ class Api:
         top = whole_number(sent.fields.get("top", 10), "top", self.limits.top)
         served = self._one(sent.fields.get("model"))
         scorer, rows = await self._scorer_and_rows(served, visit, sent)
-        if not hasattr(scorer, "explain"):
-            raise RequestError(400, f"{served.name} cannot explain its answers")
+        if len(rows.features) > self.limits.files:
+            raise RequestError(413, f"explanations of at most {self.limits.files} rows at a time")
         explanations = await self._in_thread(lambda: scorer.explain(rows.features, top=top))
         return JSONResponse({"model": served.name, "explanations": rows.spread(explanations)})
 

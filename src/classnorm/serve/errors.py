@@ -18,4 +18,5 @@ class RequestError(Exception):
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"error": " ".join(message.split())}, status_code=status, headers=dict(headers or {}))
+    line = " ".join(message.encode("utf-8", "replace").decode().split())  # names may hold lone surrogates
+    return JSONResponse({"error": line}, status_code=status, headers=dict(headers or {}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data import glyph_drawings, glyphs
+from classnorm.data.attribute_names import TEXT
 from classnorm.encoders import Encoder, TextEncoder, load_text_encoder, recorded_encoder
 from classnorm.errors import ClassNormError, DataError, ModelError
 from classnorm.results.run_folder import encoder_file, model_files, read_encoder
@@ -70,7 +71,7 @@ class Served:
         except ClassNormError as error:
             notices.append(f"{name} takes no images: {error}")
         try:
-            text_encoder, templates = _text_encoder(folder, scorer.d_a)
+            text_encoder, templates = _text_encoder(scorer.described_by)
         except ClassNormError as error:
             notices.append(f"{name} takes no descriptions in words: {error}")
         preset = None if encoder else _glyph_preset(scorer)
@@ -82,10 +83,10 @@ class Served:
 
     @cached_property
     def attribute_names(self) -> tuple[str, ...] | None:
-        names = getattr(self.scorer, "attribute_names", None)
-        if names is None and self.preset is not None:
-            names = glyphs.attribute_names(glyphs.load(self.preset).class_names)
-        return None if names is None else tuple(names)
+        if self.scorer.attribute_names is None and self.preset is not None:
+            return glyphs.attribute_names(glyphs.load(self.preset).class_names)
+        names = self.scorer.attribute_names
+        return None if names is None or set(names) == {TEXT} else names
 
     @cached_property
     def thumbnails(self) -> dict[int, npt.NDArray[np.uint8]]:
@@ -176,7 +177,7 @@ class Served:
             raise RequestError(400, f"{self.name} has no names of attributes; give a descriptor")
         vector = np.array(vector, dtype=np.float64)
         for name, value in changes.items():
-            if names is None or name not in names:
+            if names is None or names.count(name) != 1:  # the dimensions of a text share a name
                 raise RequestError(400, f"no attribute {str(name)[:100]!r}; GET /model lists them")
             if isinstance(value, bool):
                 value = int(value)
@@ -228,7 +229,7 @@ class Served:
             else [[float(low), float(high)] for low, high in zip(table.min(axis=0), table.max(axis=0), strict=True)],
             "takes_images": self.takes_images,
             "speaks_text": self.text_encoder is not None,
-            "explains": hasattr(scorer, "explain"),
+            "explains": len(scorer.class_names) > 1,
             "takes_examples": hasattr(scorer, "add_examples"),
             "thumbnails": bool(self.preset or self.thumbnails),
             "glyphs": None if self.preset is None else _glyph_parts(self.preset),
@@ -247,19 +248,20 @@ def load_models(folders: Sequence[Path]) -> dict[str, Served]:
     return served
 
 
-def _text_encoder(folder: Path, d_a: int) -> tuple[TextEncoder | None, tuple[str, ...]]:
+def _text_encoder(described_by: Mapping[str, str]) -> tuple[TextEncoder | None, tuple[str, ...]]:
     """The encoder and the templates of the sentences that the descriptors were made from."""
-    try:
-        document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-        provenance = document["dataset"]["provenance"]
-        record, templates = json.loads(provenance["text_encoder"]), tuple(json.loads(provenance["templates"]))
-        name, checksum = record["name"], record["sha256"]
-    except (OSError, ValueError, KeyError, TypeError):
+    if "text_encoder" not in described_by:
         return None, ("{}",)
-    if "joined" in provenance:
+    if "joined" in described_by:
         raise DataError("its descriptors are joined from two sources")
+    try:
+        record = json.loads(described_by["text_encoder"])
+        templates = tuple(map(str, json.loads(described_by["templates"])))
+        name, checksum = str(record["name"]), record["sha256"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError("the record of its text encoder cannot be read") from error
     encoder = load_text_encoder(name)
-    if encoder.checksum != checksum or len(encoder.encode(["a"])[0]) != d_a:
+    if encoder.checksum != checksum:
         raise ModelError(f"the text encoder {name} is not the one that its descriptors were made with")
     return encoder, templates
 
