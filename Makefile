@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 RUNS := runs/demo
 REPORT := report
 
-.PHONY: run serve test test-fast test-portable lint bench clean
+.PHONY: run serve test test-fast test-portable browser lint bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make test           run all tests"
 	@echo "make test-fast      run the tests that take less than 5 seconds each"
 	@echo "make test-portable  repeat the numerical tests under other instruction sets and thread counts"
+	@echo "make browser        install Chromium for the tests of pages (Debian and Ubuntu, as root)"
 	@echo "make lint           ruff, mypy, import-linter, duplicate code"
 	@echo "make bench          measure the speed on this machine, beside a plain PyTorch loop"
 
@@ -67,6 +68,12 @@ test-portable: $(READY)
 	$(OLD) $(BIN)/python -m pytest $(INVARIANCE)
 	$(NEWER) OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m "not slow" $(NUMERICAL)
 	$(NEWER) OMP_NUM_THREADS=2 $(BIN)/python -m pytest $(INVARIANCE)
+
+# Without a browser the tests of pages are skipped.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+		|| { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium; } \
+		>/dev/null 2>&1 || echo "Chromium cannot be installed with apt-get here: the tests of pages will be skipped"
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -67,7 +67,6 @@ function setUpModelActions() {
   $("export").addEventListener("click", () => attempt(download));
   $("drop").hidden = !model.takes_images;
   $("no-images").hidden = model.takes_images;
-  $("classes").hidden = !model.takes_images || !model.takes_examples;
   $("draw").hidden = !model.glyphs;
   for (const link of document.querySelectorAll("nav a")) link.hidden = $(link.hash.slice(1)).hidden;
   $("compare-label").hidden = others.length === 0;

@@ -43,6 +43,11 @@ function takeDropped(name, transfer) {
   if (blobs.length) give(name, blobs);
 }
 
+const takesPictures = () => state.model.takes_images && state.model.takes_examples;
+
+const quiet = (text, label, onclick) =>
+  el("button", { type: "button", class: "quiet", "aria-label": label, onclick }, text);
+
 function row({ class: name, kind, examples }, number) {
   const id = `examples-${number}`;
   const picker = el("input", {
@@ -54,6 +59,12 @@ function row({ class: name, kind, examples }, number) {
     "aria-label": `Pictures for ${name}`,
     onchange: (event) => give(name, [...event.target.files]),
   });
+  const ways = [
+    el("span", { class: "small" }, examples ? `${plural(examples, "picture")} given` : "drop pictures here"),
+    picker,
+    el("label", { class: "button quiet", for: id, "aria-hidden": "true" }, "Choose files"),
+    examples > 0 && quiet("Undo", `Undo the pictures given to ${name}`, () => undoExamples(name)),
+  ];
   const item = el(
     "li",
     {},
@@ -61,29 +72,11 @@ function row({ class: name, kind, examples }, number) {
     el(
       "div",
       { class: "row" },
-      el("span", { class: "small" }, examples ? `${plural(examples, "picture")} given` : "drop pictures here"),
-      picker,
-      el("label", { class: "button quiet", for: id, "aria-hidden": "true" }, "Choose files"),
-      examples > 0 &&
-        el(
-          "button",
-          {
-            type: "button",
-            class: "quiet",
-            onclick: () => undoExamples(name),
-            "aria-label": `Undo the pictures given to ${name}`,
-          },
-          "Undo",
-        ),
-      kind === "yours" &&
-        el(
-          "button",
-          { type: "button", class: "quiet", onclick: () => remove(name), "aria-label": `Remove the class ${name}` },
-          "Remove",
-        ),
+      takesPictures() && ways,
+      kind === "yours" && quiet("Remove", `Remove the class ${name}`, () => remove(name)),
     ),
   );
-  dropTarget(item, (transfer) => takeDropped(name, transfer));
+  if (takesPictures()) dropTarget(item, (transfer) => takeDropped(name, transfer));
   return item;
 }
 
@@ -91,7 +84,7 @@ function draw() {
   const rows = [...state.classes.values()].filter(
     (one) => one.kind === "yours" || one.examples > 0 || shown.has(one.class),
   );
-  const empty = el("li", { class: "empty" }, "The classes you invent appear here. Any other class can be found above.");
+  const empty = el("li", { class: "empty" }, "The classes you invent appear here.");
   $("class-list").replaceChildren(...(rows.length ? rows.reverse().map(row) : [empty]));
   $("class-names").replaceChildren(...[...state.classes.keys()].map((name) => el("option", { value: name })));
 }
@@ -107,6 +100,8 @@ export async function giveByName(picture) {
 
 export function setUpExamples() {
   changes.addEventListener("classes", draw);
+  $("give-hint").hidden = $("pin-form").hidden = !takesPictures();
+  if (takesPictures()) $("classes-title").textContent = "Give it pictures";
   $("pin-form").addEventListener("submit", (event) => {
     event.preventDefault();
     const name = $("pin-name").value.trim();

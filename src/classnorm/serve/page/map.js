@@ -11,6 +11,7 @@ let points = []; // {class, kind, x, y}
 let places = []; // {picture, x, y}
 let view = { x: 0, y: 0, zoom: 1 };
 let chosen = null;
+let sought = null; // a class to find as soon as it is on the map
 let colours = {};
 
 const canvas = () => $("map-canvas");
@@ -87,6 +88,7 @@ async function load() {
     image.addEventListener("load", draw);
     return { ...place, image, picture: part[number] };
   });
+  find();
   draw();
 }
 
@@ -200,6 +202,14 @@ function keepInView(point) {
     Object.assign(view, { x: point.x, y: point.y });
 }
 
+function find() {
+  const point = points.find((one) => one.class === sought);
+  if (!point) return;
+  sought = null;
+  Object.assign(view, { x: point.x, y: point.y, zoom: Math.max(view.zoom, 4) });
+  choose(point);
+}
+
 export function setUpMap(failed) {
   const reload = () => load().catch(failed);
   readColours();
@@ -221,10 +231,8 @@ export function setUpMap(failed) {
     event.preventDefault();
   });
   $("map-find").addEventListener("change", (event) => {
-    const point = points.find((one) => one.class === event.target.value);
-    if (!point) return;
-    Object.assign(view, { x: point.x, y: point.y, zoom: Math.max(view.zoom, 4) });
-    choose(point);
+    sought = event.target.value;
+    find();
   });
   let timer;
   const soon = () => {
