@@ -335,3 +335,16 @@ def test_a_later_opset_works(dataset, trained, tmp_path):
     assert {onnx.load(file).opset_import[0].version for file in files} == {21}
     scores = session(files[0]).run(["scores"], {"features": dataset.features})[0]
     assert_same(scores, trained("eszsl").scores(dataset.features))
+
+
+def test_examples_are_in_the_exported_prototypes_and_scores(dataset, tmp_path):
+    scorer = fit(dataset, "kernel", calibration="bias:0.5").add_examples(
+        dataset.features[dataset.split.test_unseen[:6]],
+        [dataset.class_names[c] for c in dataset.labels[dataset.split.test_unseen[:6]]],
+    )
+    export_onnx(scorer, tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    features = dataset.features[:20].astype(np.float32)
+    scores = session.run(["scores"], {"features": features})[0]
+    np.testing.assert_allclose(scores, scorer.scores(features), rtol=1e-4, atol=1e-3)
+    assert {entry.name for entry in session.get_overridable_initializers()} >= {"prototypes", "seen", "penalties"}

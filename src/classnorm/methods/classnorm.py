@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, ProductModel, RowSource
+from classnorm.methods.method import ExampleSpace, Fitted, ProductModel, RowSource
 from classnorm.methods.parts.embedding import divergence_hint
 from classnorm.methods.parts.placement import placed_rows, row_moments, with_hubness
 from classnorm.methods.parts.sampling import ClassSampler
@@ -81,6 +81,15 @@ class ClassNormModel(ProductModel):
             vectors, penalties = prototypes[:, :-1], prototypes[:, -1:]
             return self.gamma**2 * torch.cat([F.normalize(vectors, dim=1), penalties], dim=1)
         return self.gamma**2 * F.normalize(prototypes, dim=1) if self.kind == "cosine" else prototypes
+
+    def example_space(self) -> ExampleSpace | None:
+        if self.geometry is not None:
+            return ExampleSpace(
+                self.geometry,
+                lambda prototypes: prototypes[:, :-1],
+                lambda centers: with_hubness(centers, self.means, self.hubness),
+            )
+        return ExampleSpace(self.row_vectors) if self.kind == "cosine" else None  # by dot products, classifiers
 
 
 def build(config: ClassNormConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> ClassNormModel:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, TrainingRows
+from classnorm.methods.method import ExampleSpace, Fitted, TrainingRows
 from classnorm.methods.parts.embedding import EmbedderModel, divergence_hint
 from classnorm.methods.parts.episode import Episodes, classes_of, prototypes_of
 from classnorm.methods.settings.cvc import METHOD, CVCConfig
@@ -44,6 +44,9 @@ class CVCModel(EmbedderModel):
         if self.kind == "dot":
             return dot_logits(features, prototypes)
         return F.normalize(features, dim=1) @ (self.scale * F.normalize(prototypes, dim=1)).T
+
+    def example_space(self) -> ExampleSpace | None:
+        return ExampleSpace(F.normalize) if self.kind == "cosine" else None  # by dot products, classifiers
 
 
 def build(config: CVCConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> CVCModel:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, TrainingRows
+from classnorm.methods.method import ExampleSpace, Fitted, TrainingRows
 from classnorm.methods.parts.distance import negative_distances
 from classnorm.methods.parts.embedding import EmbedderModel
 from classnorm.methods.settings.dem import METHOD, DEMConfig
@@ -28,6 +28,9 @@ class DEMModel(EmbedderModel):
 
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
         return negative_distances(features, prototypes)
+
+    def example_space(self) -> ExampleSpace:
+        return ExampleSpace(lambda features: features, directions=False)
 
 
 def build(config: DEMConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> DEMModel:

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, TrainingRows, ZeroShotModel
+from classnorm.methods.method import ExampleSpace, Fitted, TrainingRows, ZeroShotModel
 from classnorm.methods.parts.distance import negative_distances
 from classnorm.methods.parts.generation import Critic, wasserstein_loss
 from classnorm.methods.settings.epgn import METHOD, EPGNConfig
@@ -85,6 +85,9 @@ class EPGNModel(ZeroShotModel):
 
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
         return negative_distances(features / self.scale, prototypes)
+
+    def example_space(self) -> ExampleSpace:
+        return ExampleSpace(lambda features: features / self.scale, directions=False)
 
 
 def build(config: EPGNConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> EPGNModel:

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, ProductModel, RowSource
+from classnorm.methods.method import ExampleSpace, Fitted, ProductModel, RowSource
 from classnorm.methods.parts.placement import placed_rows, row_moments, with_hubness
 from classnorm.methods.parts.sampling import ClassSampler
 from classnorm.methods.settings.kernel import METHOD, KernelConfig
@@ -120,7 +120,10 @@ class KernelModel(ProductModel):
         """[n_classes, d_a] → [n_classes, k + 1]; the last column is the hubness penalty."""
         raw = self.kernel(descriptors) @ self.coefficients
         length = raw.norm(dim=1, keepdim=True).clamp(min=1e-12)
-        return with_hubness(raw / length**self.length, self.mapped(self.means), self.hubness)
+        return self._penalised(raw / length**self.length)
+
+    def _penalised(self, prototypes: Tensor) -> Tensor:
+        return with_hubness(prototypes, self.mapped(self.means), self.hubness)
 
     def row_vectors(self, features: Tensor) -> Tensor:
         placed = self.mapped(self.geometry(features))
@@ -128,6 +131,25 @@ class KernelModel(ProductModel):
 
     def class_vectors(self, prototypes: Tensor) -> Tensor:
         return prototypes
+
+    def example_space(self) -> ExampleSpace:
+        return ExampleSpace(
+            lambda features: self.mapped(self.geometry(features)),
+            lambda prototypes: prototypes[:, :-1],
+            self._penalised,
+            variance=self.variance,
+        )
+
+    def variance(self, descriptors: Tensor) -> Tensor:
+        """The posterior variance of the prototypes [n_classes] as values of a Gaussian process with variance 1, whose
+        mean is the ridge regression: k(a, a) − |φ|² + λ φ (ΦᵀΦ + λI)⁻¹ φᵀ, in float64."""
+        features = self.kernel(descriptors).double()
+        landmarks = (self.kernel._gram(self.kernel.landmarks) @ self.kernel.basis).double()
+        gram = len(self.means) / len(landmarks) * landmarks.T @ landmarks  # estimates ΦᵀΦ if landmarks are a sample
+        gram += self.ridge * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+        explained = (features * torch.linalg.solve(gram, features.T).T).sum(dim=1)
+        variance: Tensor = (1.0 - features.square().sum(dim=1)).clamp(min=0.0) + self.ridge * explained
+        return variance
 
     def class_weights(self, descriptors: Tensor, seen: Tensor) -> Tensor | None:
         """The closed form's prototype is a sum of class means, φ(a) (ΦᵀΦ + λI)⁻¹ Φᵀ M: the factors of the means."""

@@ -21,10 +21,11 @@ from classnorm.training import FitContext, History, TrainingConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from classnorm.methods.model import ProductModel, RowSource, TrainingRows, ZeroShotModel
+    from classnorm.methods.model import ExampleSpace, ProductModel, RowSource, TrainingRows, ZeroShotModel
 
 __all__ = [
     "VALIDATED",
+    "ExampleSpace",
     "FitJob",
     "Fitted",
     "Method",

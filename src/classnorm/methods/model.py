@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -15,7 +16,24 @@ from classnorm.data.row_store import RowStore
 from classnorm.errors import ConfigError
 from classnorm.training import StoredRows
 
-__all__ = ["ProductModel", "RowSource", "TrainingRows", "ZeroShotModel"]
+__all__ = ["ExampleSpace", "ProductModel", "RowSource", "TrainingRows", "ZeroShotModel"]
+
+
+@dataclass(frozen=True)
+class ExampleSpace:
+    """The space in which prototypes are points among the rows, so that pictures of a class can correct its own."""
+
+    place: Callable[[Tensor], Tensor]
+    """Rows [n, d_z] → [n, k]."""
+    center: Callable[[Tensor], Tensor] = lambda prototypes: prototypes
+    """Prototypes [n_classes, d] → [n_classes, k], their places among the rows."""
+    prototype: Callable[[Tensor], Tensor] = lambda centers: centers
+    """The inverse of `center`: [n_classes, k] → [n_classes, d]."""
+    directions: bool = True
+    """Whether only the direction of a center is compared with rows; if not, its distance."""
+    variance: Callable[[Tensor], Tensor] | None = None
+    """Descriptors [n_classes, d_a] → [n_classes], how uncertain the described prototypes are, in any unit; None if all
+    are alike."""
 
 
 class ZeroShotModel(nn.Module, ABC):
@@ -32,6 +50,10 @@ class ZeroShotModel(nn.Module, ABC):
     def class_weights(self, descriptors: Tensor, seen: Tensor) -> Tensor | None:
         """How much the prototype of a class takes from each training class, [n, d_a], [n_seen, d_a] → [n, n_seen];
         None if the method has no such weights."""
+        return None
+
+    def example_space(self) -> ExampleSpace | None:
+        """Where rows average into prototypes; None if prototypes are something else, like classifiers."""
         return None
 
 

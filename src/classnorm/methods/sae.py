@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.eszsl import Moments
-from classnorm.methods.method import Fitted, TrainingRows
+from classnorm.methods.method import ExampleSpace, Fitted, TrainingRows
 from classnorm.methods.parts.normalized import NormalizedModel
 from classnorm.methods.settings.sae import METHOD, SAEConfig
 from classnorm.nn import cosine_logits
@@ -36,10 +37,15 @@ class SAEModel(NormalizedModel):
         return normalized @ self.encoder if self.score_in == "feature" else normalized
 
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
-        normalized = self.feature_normalization(features)
-        if self.score_in == "descriptor":
-            normalized = normalized @ self.encoder.T
-        return cosine_logits(normalized, prototypes, gamma=1.0)
+        return cosine_logits(self._coded(features), prototypes, gamma=1.0)
+
+    def _coded(self, features: Tensor) -> Tensor:
+        """[n, d_z] → rows in the space of the prototypes."""
+        normalized: Tensor = self.feature_normalization(features)
+        return normalized @ self.encoder.T if self.score_in == "descriptor" else normalized
+
+    def example_space(self) -> ExampleSpace:
+        return ExampleSpace(lambda features: F.normalize(self._coded(features)))
 
 
 def encoder(moments: Moments, descriptors: Tensor, encoder_weight: float) -> Tensor:

@@ -1,7 +1,9 @@
 """A `Scorer` as ONNX graphs, to run with onnxruntime and without PyTorch.
 
 - ``FILE.onnx``: `features` [rows, d_z], `prototypes` [classes, d], `seen` [classes] → calibrated `scores` and
-  `probabilities`, both [rows, classes]. Prototypes and seen mask default to the classes of the model.
+  `probabilities`, both [rows, classes]. Prototypes and seen mask default to the classes of the model. If the model has
+  examples, they are in its prototypes, and there is a fourth input, `penalties` [classes], subtracted from the scores
+  before the calibration; it is 0 for classes without examples.
 - ``FILE.prototypes.onnx``: `descriptors` [classes, d_a] → `prototypes` [classes, d], for new classes. Descriptors
   default to those of the model.
 
@@ -32,6 +34,7 @@ from torch import Tensor, nn
 from classnorm.errors import ConfigError, OutputError
 from classnorm.files import replacing
 from classnorm.methods.method import ZeroShotModel
+from classnorm.scoring.examples import Examples, penalties
 from classnorm.scoring.scorer import Scorer
 
 __all__ = ["export_onnx"]
@@ -56,8 +59,12 @@ class _Scores(nn.Module):
         self.register_buffer("shifts", torch.from_numpy(shifts).float())
         self.temperature = scorer.temperature
 
-    def forward(self, features: Tensor, prototypes: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, features: Tensor, prototypes: Tensor, seen: Tensor, penalties: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         logits = self.model.logits(features, prototypes)
+        if penalties is not None:
+            logits = logits - penalties
         scores = logits * self.factors[seen.long()] - self.shifts[seen.long()]
         return scores, (scores / self.temperature).softmax(dim=1)
 
@@ -95,10 +102,12 @@ def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18) -> list[Path]
             f"the model has {size / 1e9:.1f} GB, an ONNX file at most 2; keep fewer classes (Scorer.only)"
         )
     few = np.zeros(_CLASSES, dtype=np.int64)
+    defaults: dict[str, npt.NDArray[Any]] = {"prototypes": table, "seen": scorer.seen}
+    if scorer.has_examples:
+        defaults["penalties"] = penalties(scorer)
     inputs = {
         "features": torch.zeros(2, scorer.d_z),
-        "prototypes": torch.from_numpy(table[few]),
-        "seen": torch.from_numpy(scorer.seen[few]),
+        **{name: torch.from_numpy(array[few]) for name, array in defaults.items()},
     }
     try:
         scores = _graph(_Scores(scorer), inputs, ["scores", "probabilities"], opset)
@@ -118,7 +127,7 @@ def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18) -> list[Path]
         graphs[second] = prototypes
         _complete(onnx, prototypes, about, {"descriptors": scorer.descriptors})
         about["prototypes_sha256"] = hashlib.sha256(prototypes.SerializeToString(deterministic=True)).hexdigest()
-    _complete(onnx, scores, about, {"prototypes": table, "seen": scorer.seen})
+    _complete(onnx, scores, about, defaults)
     _verify(scorer, scores, prototypes)
     with ExitStack() as stack:  # both are written before the first is renamed
         for file, graph in graphs.items():
@@ -226,7 +235,8 @@ def _verify(scorer: Scorer, scores: Any, prototypes: Any | None) -> None:
     checks: list[tuple[str, Any, Any, Any]] = [("scores", scores, {"features": features}, scorer.scores(features))]
     if prototypes is not None:
         means = (0.5 * (scorer.descriptors + np.roll(scorer.descriptors, 1, axis=0))).astype(np.float32)
-        expected = dataclasses.replace(scorer, descriptors=means).prototypes()
+        plain = dataclasses.replace(scorer, descriptors=means, examples=Examples(), unlabelled=Examples())
+        expected = plain.prototypes()
         checks.append(("prototypes", prototypes, {"descriptors": means}, expected))
     for output, graph, inputs, expected in checks:
         try:

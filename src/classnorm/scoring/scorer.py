@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError, unknown_name
 from classnorm.methods import FitJob, MethodConfig, ProductModel, ZeroShotModel
 from classnorm.metrics import Average, Calibration, SideScores, side_scores, softmax
+from classnorm.scoring.examples import Examples, Trust, add_examples, corrected, penalties
 from classnorm.scoring.explanation import explain
 from classnorm.scoring.ranking import best_classes
 from classnorm.scoring.storage import save_scorer, saved_fields
@@ -42,7 +43,8 @@ class Top(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """Scores features against classes. Immutable: `add_classes`, `only` and `calibrated` return a new scorer."""
+    """Scores features against classes. Immutable: `add_classes`, `add_examples`, `only` and `calibrated` return a new
+    scorer."""
 
     model: ZeroShotModel
     method: str
@@ -61,6 +63,15 @@ class Scorer:
     attribute_names: tuple[str, ...] | None = None  # [d_a], columns of the descriptors
     described_by: Mapping[str, str] = field(default_factory=dict)
     """The text encoder and the templates that made the descriptors; empty for attributes and if unknown."""
+
+    examples: Examples = field(default_factory=Examples)
+    """Labelled pictures that correct the prototypes of their classes."""
+    unlabelled: Examples = field(default_factory=Examples)
+    """The shares of unlabelled pictures in the classes."""
+    undescribed: frozenset[str] = frozenset()
+    """Classes known by pictures alone; their descriptors are guesses without weight."""
+    trust: Trust | None = None
+    """The weight of descriptions against pictures; None for a default."""
 
     @classmethod
     def of(cls, job: FitJob, model: ZeroShotModel) -> Self:
@@ -96,7 +107,7 @@ class Scorer:
 
     @cached_property
     def _prototypes(self) -> torch.Tensor:
-        return self._of_classes(slice(None), self.model.prototypes)
+        return self._of_classes(slice(None), lambda prototypes: prototypes)
 
     @cached_property
     def _table(self) -> torch.Tensor:
@@ -108,17 +119,40 @@ class Scorer:
         model = self.model
         if isinstance(model, ProductModel):
             dtype = self._dtype
-            return self._of_classes(classes, lambda table: model.class_vectors(model.prototypes(table)).to(dtype))
-        return self._of_classes(classes, model.prototypes)
+            return self._of_classes(classes, lambda prototypes: model.class_vectors(prototypes).to(dtype))
+        return self._of_classes(classes, lambda prototypes: prototypes)
 
     @torch.inference_mode()
     def _of_classes(self, classes: slice, function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        """A function of descriptors, in blocks of classes: a method may compare them with all seen classes."""
+        """A function of prototypes, in blocks of classes: a method may compare them with all seen classes."""
         self.model.eval()
-        descriptors = self.descriptors[classes]
+        start, stop, _ = classes.indices(len(self.descriptors))
         size = max(1, self.block_bytes // (4 * max(self.d_a, self.d_z, int(self.seen.sum()))))
-        starts = range(0, max(1, len(descriptors)), size)
-        return torch.cat([function(self._tensor(descriptors[i : i + size])) for i in starts])
+        starts = range(start, max(stop, start + 1), size)
+        return torch.cat([function(self._prototypes_of(i, min(i + size, stop))) for i in starts])
+
+    def _prototypes_of(self, start: int, stop: int) -> torch.Tensor:
+        """From the descriptors, and from the examples of classes that have any."""
+        prototypes = self.model.prototypes(self.as_tensor(self.descriptors[start:stop]))
+        if self.has_examples:
+            classes, corrections = self._corrected
+            low, high = np.searchsorted(classes, [start, stop])
+            prototypes[torch.from_numpy(classes[low:high] - start).to(self.device)] = corrections[low:high]
+        return prototypes
+
+    @property
+    def has_examples(self) -> bool:
+        """Whether pictures, labelled or not, correct any prototype."""
+        return bool(self.examples.names or self.unlabelled.names)
+
+    @cached_property
+    def _corrected(self) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
+        return corrected(self)
+
+    @cached_property
+    def _penalties(self) -> torch.Tensor:
+        """Of classes with examples, [n_classes]."""
+        return torch.from_numpy(penalties(self)).to(self.device)
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -206,13 +240,14 @@ class Scorer:
         size = size if isinstance(rows, np.ndarray) else -(-size // _SMALLER)
         buffer = torch.empty(min(size, len(rows)), n_classes, device=self.device)
         for part, array in row_blocks(rows, size):
-            block = self._tensor(array)
+            block = self.as_tensor(array)
             if not isinstance(self.model, ProductModel):
-                yield part, self.model.logits(block, table).float()
+                logits = self.model.logits(block, table).float()
             elif table.dtype == torch.float32:
-                yield part, torch.mm(self.model.row_vectors(block), table.T, out=buffer[: len(block)])
+                logits = torch.mm(self.model.row_vectors(block), table.T, out=buffer[: len(block)])
             else:
-                yield part, (self.model.row_vectors(block).to(table.dtype) @ table.T).float()
+                logits = (self.model.row_vectors(block).to(table.dtype) @ table.T).float()
+            yield part, logits.sub_(self._penalties[classes]) if self.has_examples else logits
 
     def predict(self, features: Rows) -> list[str]:
         """The name of the best class of each row."""
@@ -234,12 +269,29 @@ class Scorer:
         """
         return explain(self, self._rows(_checked(features)), top)
 
-    def add_classes(self, descriptors: Mapping[str, npt.ArrayLike], where: str = "new classes") -> Self:
+    def add_classes(
+        self,
+        descriptors: Mapping[str, npt.ArrayLike],
+        where: str = "new classes",
+        examples: Mapping[str, npt.ArrayLike] | None = None,
+    ) -> Self:
         """A scorer with additional unseen classes.
 
         Known classes are skipped if their descriptor is the same (tables often list all classes); a different one is
         an error.
+
+        Args:
+            examples: features [n, d_z] of pictures by class. A class may have pictures and no descriptor.
         """
+        added = self._described(descriptors, where)
+        if not examples:
+            return added
+        tables = {name: _checked(np.atleast_2d(np.asarray(rows))) for name, rows in examples.items()}
+        for name, table in tables.items():
+            added = added.add_examples(table, [name] * len(table), where)
+        return added
+
+    def _described(self, descriptors: Mapping[str, npt.ArrayLike], where: str) -> Self:
         if not descriptors:
             return self
         names, vectors = list(descriptors), [np.ravel(np.asarray(vector)) for vector in descriptors.values()]
@@ -251,35 +303,69 @@ class Scorer:
                 )
         table = check_descriptors(vectors, names, where)
         position = {name: i for i, name in enumerate(self.class_names)}
-        new = []
+        new, known = [], np.array(self.descriptors)
         for i, name in enumerate(names):
             if name not in position:
                 new.append(i)
+            elif name in self.undescribed:
+                known[position[name]] = table[i]
             elif not np.allclose(table[i], self.descriptors[position[name]], rtol=1e-4, atol=1e-6):
                 raise DataError(
                     f"{where}: class {name!r} is known to the model with another descriptor; rename the new one"
                 )
-        if not new:
+        if not new and not self.undescribed.intersection(names):
             return self
         return replace(
             self,
             class_names=(*self.class_names, *(names[i] for i in new)),
-            descriptors=np.concatenate([self.descriptors, table[new]]),
+            descriptors=np.concatenate([known, table[new]]),
             seen=np.concatenate([self.seen, np.zeros(len(new), dtype=bool)]),
+            undescribed=self.undescribed.difference(names),
         )
+
+    def add_examples(self, features: Rows, labels: Sequence[str], where: str = "examples") -> Self:
+        """A scorer that also knows some classes by pictures, seen or unseen ones; see `scoring.examples`.
+
+        The result does not depend on the order of the pictures, or on how they are divided among calls.
+
+        Args:
+            features: [n, d_z]
+            labels: [n] class names. One that the model does not know is a new class without a description.
+
+        Raises:
+            ConfigError: pictures cannot correct the prototypes of the method.
+        """
+        rows, names = self._rows(_checked(features)), np.asarray(labels, dtype=object).tolist()
+        return cast(Self, add_examples(self, rows, names, where))
+
+    def without_examples(self, names: Sequence[str] | None = None) -> Self:
+        """A scorer without the pictures, labelled or not, of the named classes, or of all. Classes that are known by
+        pictures alone disappear."""
+        forgotten = set(self.class_names if names is None else self._known(names))
+        kept = [name for name in self.class_names if name not in forgotten]
+        rest = replace(self, examples=self.examples.of(kept), unlabelled=self.unlabelled.of(kept))
+        gone = self.undescribed & forgotten
+        return rest.only([name for name in self.class_names if name not in gone]) if gone else rest
+
+    def _known(self, names: Sequence[str]) -> Sequence[str]:
+        known = set(self.class_names)
+        unknown = next((name for name in names if name not in known), None)
+        if unknown is not None:
+            raise unknown_name("class", unknown, self.class_names)
+        return names
 
     def only(self, names: Sequence[str]) -> Self:
         """A scorer restricted to the named classes, in this order."""
         position = {name: i for i, name in enumerate(self.class_names)}
-        unknown = [name for name in names if name not in position]
-        if unknown:
-            raise unknown_name("class", unknown[0], position)
-        index = np.array([position[name] for name in dict.fromkeys(names)], dtype=np.int64)
+        index = np.array([position[name] for name in dict.fromkeys(self._known(names))], dtype=np.int64)
         return replace(
             self,
             class_names=tuple(self.class_names[i] for i in index),
             descriptors=self.descriptors[index],
             seen=self.seen[index],
+            examples=self.examples.of(names),
+            unlabelled=self.unlabelled.of(names),
+            undescribed=self.undescribed.intersection(names),
         )
 
     def calibrated(self, calibration: Calibration, temperature: float | None = None) -> Self:
@@ -287,7 +373,8 @@ class Scorer:
         temperature = self.temperature if temperature is None else temperature
         return replace(self, calibration=calibration, temperature=temperature)
 
-    def _tensor(self, array: FloatArray) -> torch.Tensor:
+    def as_tensor(self, array: FloatArray) -> torch.Tensor:
+        """A float32 copy on the device of the model."""
         return torch.from_numpy(np.array(array, dtype=np.float32)).to(self.device)  # a copy: memory maps are read-only
 
     def save(self, folder: Path | str) -> Path:

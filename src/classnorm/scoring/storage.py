@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from classnorm.files import replacing, write_json
 from classnorm.methods import METHODS, method_named
 from classnorm.metrics import Calibration
 from classnorm.results.run_folder import model_files
+from classnorm.scoring.examples import Examples, Trust
 from classnorm.training import Device, pick_device
 
 if TYPE_CHECKING:
@@ -28,12 +30,17 @@ __all__ = ["save_scorer", "saved_fields"]
 
 _FORMAT = "classnorm-model"
 _VERSION = 1
+_PICTURES = ("examples", "unlabelled")
 
 
 def save_scorer(scorer: Scorer, folder: Path) -> Path:
     """Write `model.safetensors` and `model.json` into `folder`, and return it."""
     tensors = {f"model.{name}": t.detach().cpu().contiguous() for name, t in scorer.model.state_dict().items()}
     tensors["descriptors"] = torch.from_numpy(np.array(scorer.descriptors))  # a copy: memory maps are read-only
+    for kind in _PICTURES:
+        if (pictures := getattr(scorer, kind)).names:
+            tensors[f"{kind}.counts"] = torch.from_numpy(np.array(pictures.counts))
+            tensors[f"{kind}.sums"] = torch.from_numpy(np.array(pictures.sums))
     content = save_tensors(tensors)
     with replacing(folder / "model.safetensors") as temporary:
         temporary.write_bytes(content)
@@ -52,6 +59,9 @@ def save_scorer(scorer: Scorer, folder: Path) -> Path:
             "seen": scorer.seen.tolist(),
             **({} if scorer.attribute_names is None else {"attribute_names": list(scorer.attribute_names)}),
             **({"described_by": dict(scorer.described_by)} if scorer.described_by else {}),
+            **{kind: list(pictures.names) for kind in _PICTURES if (pictures := getattr(scorer, kind)).names},
+            **({"undescribed": sorted(scorer.undescribed)} if scorer.undescribed else {}),
+            **({} if scorer.trust is None else {"trust": asdict(scorer.trust)}),
             "sha256": hashlib.sha256(content).hexdigest(),
         },
     )
@@ -82,6 +92,7 @@ def _fields(document: dict[str, Any], tensors: dict[str, torch.Tensor], device: 
     method = method_named(document["method"])
     config = method.config(**document["config"])
     descriptors = tensors.pop("descriptors").numpy()
+    pictures = {kind: _pictures(kind, document, tensors) for kind in _PICTURES}
     weights = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
     d_z = int(document["feature_dim"])
     model = method.build(config, int(document["descriptor_dim"]), d_z, weights)
@@ -103,7 +114,30 @@ def _fields(document: dict[str, Any], tensors: dict[str, torch.Tensor], device: 
         "calibration": Calibration(**document["calibration"]),
         "temperature": temperature,
         **_optional_fields(document, descriptors.shape[1]),
+        **pictures,
     }
+
+
+def _pictures(kind: str, document: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Examples:
+    """The examples of a saved scorer, taken out of its tensors."""
+    names = _names(kind, document)
+    if not names:
+        return Examples()
+    counts, sums = (tensors.pop(f"{kind}.{part}").double().numpy() for part in ("counts", "sums"))
+    if sums.ndim != 2 or not len(names) == len(counts) == len(sums):
+        raise ValueError(f"names, counts and sums of {kind} differ in length")
+    if not (np.isfinite(sums).all() and (counts > 0).all() and np.isfinite(counts).all()):
+        raise ValueError(f"{kind} with invalid counts or sums")
+    return Examples(names, counts, sums)
+
+
+def _names(key: str, document: dict[str, Any]) -> tuple[str, ...]:
+    """Names of different classes of the model; none in files of earlier versions."""
+    names = document.get(key, [])
+    known = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if not known or len(set(names)) < len(names) or not set(names) <= set(document["class_names"]):
+        raise ValueError(f"{key} must be a list of class names")
+    return tuple(names)
 
 
 def _optional_fields(document: dict[str, Any], d_a: int) -> dict[str, Any]:
@@ -113,7 +147,13 @@ def _optional_fields(document: dict[str, Any], d_a: int) -> dict[str, Any]:
         raise ValueError(f"attribute_names must be a list of {d_a} names")
     if not isinstance(source, dict) or not all(isinstance(text, str) for text in source.values()):
         raise ValueError("described_by must be an object of texts")
-    return {"attribute_names": None if names is None else tuple(map(str, names)), "described_by": source}
+    trust = document.get("trust")
+    return {
+        "attribute_names": None if names is None else tuple(map(str, names)),
+        "described_by": source,
+        "undescribed": frozenset(_names("undescribed", document)),
+        "trust": None if trust is None else Trust(**{name: float(value) for name, value in trust.items()}),
+    }
 
 
 def _read_model(description: Path, tensors: Path) -> tuple[dict[str, Any], bytes]:

@@ -70,9 +70,7 @@ class Additions:
         gifts = [gift for gift in self.gifts if gift.name in scorer.class_names]
         if gifts:
             labels = [gift.name for gift in gifts for _ in gift.rows]
-            scorer = scorer.add_examples(  # type: ignore[attr-defined]
-                np.concatenate([gift.rows for gift in gifts]), labels
-            )
+            scorer = scorer.add_examples(np.concatenate([gift.rows for gift in gifts]), labels)
         return scorer
 
     def count(self, name: str) -> int:
