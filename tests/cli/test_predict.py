@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from classnorm import Scorer
+from classnorm import Scorer, fit
 
 Command = Callable[..., Any]
 Table = dict[str, np.ndarray]
@@ -270,3 +270,36 @@ def test_an_impossible_request_is_one_line(
     outcome = classnorm("predict", asked, make(shapes), *flags, "--quiet")
     assert outcome.code == 2
     assert message in outcome.err and outcome.err.count("\n") == 1
+
+
+@pytest.fixture(scope="session")
+def validated(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of `world` with thresholds from validation."""
+    return fit(world.data, method="kernel").save(tmp_path_factory.mktemp("validated"))
+
+
+def test_images_of_no_known_class_are_unknown(
+    classnorm: Command, validated: Path, world: Any, features: Path, tmp_path: Path
+) -> None:
+    outcome = classnorm("predict", validated, features, "--reject", 0.1, "--top", 2)
+    novel, plain = read(outcome.out), read(classnorm("predict", validated, features, "--top", 2).out)
+    assert list(novel[0])[-1] == "known" and "known" not in plain[0]
+    assert len(novel) == len(plain)
+    for first, second, best in zip(novel[::2], novel[1::2], plain[::2], strict=True):
+        if first["known"] == "False":
+            assert (first["class"], first["score"], first["kind"]) == ("unknown", "", "unknown")
+            assert (second["class"], second["rank"], second["known"]) == (best["class"], "2", "False")
+        else:
+            assert first["class"] == best["class"]
+    rows = world.data.test_rows
+    np.save(tmp_path / "known.npy", world.data.features[rows])
+    known = json.loads(classnorm("predict", validated, tmp_path / "known.npy", "--reject", 0.1, "--json").out)
+    shares = [np.mean([row["class"] == "unknown" for row in answers]) for answers in (novel[::2], known)]
+    assert shares[0] > 2 * shares[1]
+    assert {row["known"] for row in known} == {True, False}
+
+
+def test_a_rejection_that_cannot_be_is_one_line(classnorm: Command, trained: Path, features: Path) -> None:
+    for share, message in ((0.05, "no thresholds for --reject"), (1.5, "--reject is 1.5; it must be between 0 and 1")):
+        outcome = classnorm("predict", trained, features, "--reject", share)
+        assert outcome.code == 2 and message in outcome.err and outcome.err.count("\n") == 1

@@ -32,6 +32,7 @@ __all__ = [
     "SettingsCommand",
     "Templates",
     "check_positive",
+    "check_share",
     "optional",
 ]
 
@@ -54,6 +55,12 @@ def check_positive(flag: str, value: int | None) -> None:
     """Raise if a count is below 1."""
     if value is not None and value < 1:
         raise ConfigError(f"--{flag} is {value}; it must be at least 1")
+
+
+def check_share(flag: str, value: float) -> None:
+    """Raise if a share is not between 0 and 1."""
+    if not 0.0 < value < 1.0:
+        raise ConfigError(f"--{flag} is {value}; it must be between 0 and 1")
 
 
 @dataclass(frozen=True, kw_only=True)

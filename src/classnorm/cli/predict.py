@@ -13,7 +13,7 @@ import tyro
 
 from classnorm.cli.console import notice, print_json
 from classnorm.cli.model_inputs import InputOptions, InputsArgument
-from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive, optional
+from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive, check_share, optional
 from classnorm.data.row_store import RowStore, row_blocks
 from classnorm.data.table_files import read_descriptors
 from classnorm.errors import ConfigError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from classnorm.scoring import Scorer
 
 _BLOCK = 1 << 14  # rows of a folder bundle classified at a time
+_UNKNOWN = {"class": "unknown", "score": None, "probability": None, "kind": "unknown"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +39,14 @@ class Predict(Command):
       classnorm predict runs/mine/seed-0 features.npy --descriptors new_classes.csv --top 3
       classnorm predict runs/mine/seed-0 features.parquet --only okapi zebra --json
       classnorm predict runs/mine/seed-0 features.npy --top 5 --block-mb 16
+      classnorm predict runs/mine/seed-0 photos --reject 0.05
 
     Notes:
       Prints CSV: row or image, rank, class, score, probability, and kind (seen or
       unseen). Scores are calibrated; higher is better. Probabilities sum to 1 over
       all competing classes. Images are encoded like those that the model was
-      trained on.
+      trained on. With --reject, the column known is False for images of no known class;
+      their first answer is unknown, without score and probability.
     """
 
     model: ModelArgument
@@ -54,6 +57,8 @@ class Predict(Command):
     """Choose among these classes only."""
     top: int = 1
     """Number of classes per row, best first."""
+    reject: Annotated[float | None, optional("SHARE")] = None
+    """Answer unknown for images of no known class; this share of the images of known classes may be rejected."""
     out: Annotated[Path | None, optional("FILE")] = None
     """Write to this .csv or .json file instead of stdout."""
     block_mb: Annotated[int, tyro.conf.arg(metavar="MB")] = 64
@@ -64,6 +69,8 @@ class Predict(Command):
     def run(self) -> None:
         check_positive("top", self.top)
         check_positive("block-mb", self.block_mb)
+        if self.reject is not None:
+            check_share("reject", self.reject)
         if self.out is not None and self.out.suffix not in (".csv", ".json"):
             raise ConfigError(f"--out {self.out}: must end in .csv or .json")
         self.encoding.check(self.inputs)
@@ -78,8 +85,12 @@ class Predict(Command):
             notice(f"{new} new class{'es' * (new != 1)} from {self.descriptors}", quiet=self.output.quiet)
         if self.only:
             scorer = scorer.only(self.only)
+        if self.reject is not None:
+            scorer.novelty_threshold(self.reject)  # must exist, before images are encoded
         names, features = self.encoding.read(self.model, self.inputs, scorer.d_z, self.output.quiet)
-        predictions: Iterable[dict[str, Any]] = _best(scorer, features, self.top, names)
+        columns = ["row" if names is None else "image", "rank", "class", "score", "probability", "kind"]
+        columns += ["known"] if self.reject is not None else []
+        predictions: Iterable[dict[str, Any]] = _best(scorer, features, self, names)
         if self.output.json or (self.out is not None and self.out.suffix == ".json"):
             predictions = list(predictions)
         if self.out is not None:
@@ -87,32 +98,41 @@ class Predict(Command):
                 write_json(self.out, predictions)
             else:
                 with replacing(self.out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-                    _write_csv(predictions, file, names is not None)
+                    _write_csv(predictions, file, columns)
             notice(f"wrote {self.out}", quiet=self.output.quiet)
         if self.output.json:
             print_json(predictions)
         elif self.out is None:
-            _write_csv(predictions, sys.stdout, names is not None)
+            _write_csv(predictions, sys.stdout, columns)
 
 
-def _best(scorer: Scorer, features: Any, top: int, names: list[str] | None) -> Iterator[dict[str, Any]]:
+def _best(scorer: Scorer, features: Any, request: Predict, names: list[str] | None) -> Iterator[dict[str, Any]]:
     """The best classes of each row, best first; rows in files are read block by block."""
     for part, block in row_blocks(features, _BLOCK if isinstance(features, RowStore) else max(1, len(features))):
-        ranking = scorer.top(block, top)
+        ranking = scorer.top(block, request.top)
+        known = None if request.reject is None else scorer.known(block, request.reject)
         for row, classes in enumerate(ranking.indices):
-            for rank, c in enumerate(classes):
+            answers = [
+                {
+                    "class": scorer.class_names[c],
+                    "score": round(float(score), 4),
+                    "probability": round(float(probability), 6),
+                    "kind": "seen" if scorer.seen[c] else "unseen",
+                }
+                for c, score, probability in zip(classes, ranking.scores[row], ranking.probabilities[row], strict=True)
+            ]
+            if known is not None and not known[row]:
+                answers = [_UNKNOWN, *answers[:-1]]
+            for rank, answer in enumerate(answers):
                 yield {
                     **({"row": part.start + row} if names is None else {"image": names[row]}),
                     "rank": rank + 1,
-                    "class": scorer.class_names[c],
-                    "score": round(float(ranking.scores[row, rank]), 4),
-                    "probability": round(float(ranking.probabilities[row, rank]), 6),
-                    "kind": "seen" if scorer.seen[c] else "unseen",
+                    **answer,
+                    **({} if known is None else {"known": bool(known[row])}),
                 }
 
 
-def _write_csv(predictions: Iterable[dict[str, Any]], file: Any, are_images: bool) -> None:
-    columns = ["image" if are_images else "row", "rank", "class", "score", "probability", "kind"]
+def _write_csv(predictions: Iterable[dict[str, Any]], file: Any, columns: list[str]) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(csv_cells(row[name] for name in columns) for row in predictions)

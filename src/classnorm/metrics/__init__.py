@@ -22,6 +22,7 @@ from classnorm.metrics.calibration import (
 )
 from classnorm.metrics.continual import ContinualScores, continual_scores
 from classnorm.metrics.curve import SeenUnseenCurve, SideScores, ausuc, curve_of, seen_unseen_curve, side_scores
+from classnorm.metrics.novelty import auroc, fpr_at_tpr, novelty_statistics
 from classnorm.metrics.probability import expected_calibration_error, fit_temperature, softmax
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "SeenUnseenCurve",
     "SideScores",
     "accuracy",
+    "auroc",
     "ausuc",
     "calibrated_scores",
     "calibration_curves",
@@ -45,8 +47,10 @@ __all__ = [
     "curve_of",
     "expected_calibration_error",
     "fit_temperature",
+    "fpr_at_tpr",
     "gzsl_scores",
     "harmonic_mean",
+    "novelty_statistics",
     "row_weights",
     "seen_unseen_curve",
     "side_gzsl_scores",

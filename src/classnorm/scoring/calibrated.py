@@ -24,6 +24,7 @@ from classnorm.metrics import (
 from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.progress import Announce
 from classnorm.results.numbers import json_numbers
+from classnorm.scoring.novelty import Rejection, ScoredSplit, choose_rejection
 from classnorm.scoring.scorer import Scorer
 from classnorm.training import FitContext, History, Processes, SharedWork, TrainingConfig
 
@@ -64,12 +65,12 @@ def fit_calibrated(job: FitJob, context: FitContext, announce: Announce = lambda
         importlib.import_module("torch._dynamo")
     started = time.perf_counter()
     context = replace(context, shared=_shared_work(job))
-    calibration, temperature, validation = _calibrate(job, context, announce)
+    chosen, validation = _calibrate(job, context, announce)
     progress = announce("training")
     before, cpu = time.perf_counter(), time.process_time()
     fitted = job.fit(replace(context, progress=progress))
     now, cpu_seconds = time.perf_counter(), time.process_time() - cpu
-    scorer = Scorer.of(job, fitted.model).calibrated(calibration, temperature)
+    scorer = replace(Scorer.of(job, fitted.model), **vars(chosen))
     return CalibratedFit(scorer, fitted.history, now - before, now - started, validation, cpu_seconds)
 
 
@@ -84,12 +85,19 @@ def _shared_work(job: FitJob) -> SharedWork | None:
     return SharedWork(cells)
 
 
-def _calibrate(
-    job: FitJob, context: FitContext, announce: Announce
-) -> tuple[Calibration, float, dict[str, Any] | None]:
+@dataclass(frozen=True)
+class _Chosen:
+    """What validation decides about a scorer."""
+
+    calibration: Calibration
+    temperature: float = 1.0
+    rejection: Rejection | None = None
+
+
+def _calibrate(job: FitJob, context: FitContext, announce: Announce) -> tuple[_Chosen, dict[str, Any] | None]:
     config = job.config
     if config.calibration not in VALIDATED:
-        return Calibration.parse(config.calibration), 1.0, None
+        return _Chosen(Calibration.parse(config.calibration)), None
     fits = []
     for split in range(config.validation_splits):
         progress = announce(f"validation {split + 1}/{config.validation_splits}")
@@ -97,9 +105,11 @@ def _calibrate(
         fits.append(validate(job, split, replace(context, progress=progress, checkpoint=checkpoint)))
     sides = [fit.sides for fit in fits]
     calibration, harmonic = choose_calibration(sides, VALIDATED[config.calibration])
-    scores = np.concatenate([calibration.apply(fit.logits, fit.seen) for fit in fits])
+    splits = [ScoredSplit(calibration.apply(fit.logits, fit.seen), fit.labels, fit.seen) for fit in fits]
+    scores = np.concatenate([split.scores for split in splits])
     labels = np.concatenate([fit.labels for fit in fits])
     temperature = 1.0 if math.isnan(harmonic) else fit_temperature(scores, labels)  # NaN: one side has no rows
+    rejection, novelty = choose_rejection(splits, temperature)
     record = {
         "harmonic": harmonic,
         "splits": config.validation_splits,
@@ -109,12 +119,13 @@ def _calibrate(
             "before": expected_calibration_error(softmax(scores), labels),
             "after": expected_calibration_error(softmax(scores, temperature), labels),
         },
+        "novelty": novelty,
         "curves": {
             kind: calibration_curves(sides, kind, calibration_values(sides, kind, calibration)).rounded()
             for kind in _KINDS
         },
     }
-    return calibration, temperature, json_numbers(record)
+    return _Chosen(calibration, temperature, rejection), json_numbers(record)
 
 
 @dataclass(frozen=True)

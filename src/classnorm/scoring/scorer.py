@@ -16,9 +16,10 @@ from classnorm.data.dataset import FloatArray, check_descriptors, check_features
 from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError, unknown_name
 from classnorm.methods import FitJob, MethodConfig, ProductModel, ZeroShotModel
-from classnorm.metrics import Average, Calibration, SideScores, side_scores, softmax
+from classnorm.metrics import Average, Calibration, SideScores, novelty_statistics, side_scores, softmax
 from classnorm.scoring.examples import Examples, Trust, add_examples, corrected, penalties
 from classnorm.scoring.explanation import explain
+from classnorm.scoring.novelty import ENTROPY, Rejection, check_share
 from classnorm.scoring.ranking import best_classes
 from classnorm.scoring.storage import save_scorer, saved_fields
 from classnorm.training import Device, pick_dtype
@@ -56,6 +57,8 @@ class Scorer:
     calibration: Calibration = field(default_factory=Calibration)
     temperature: float = 1.0
     """Divides the calibrated scores before the softmax; changes probabilities, not predictions."""
+    rejection: Rejection | None = None
+    """Chosen by validation: what tells rows of no known class apart. None without validation."""
     block_bytes: int = 1 << 26
     """Memory of a block of scores, prototypes or rows: for any number of rows, work beyond the vectors of the classes
     takes a few blocks. Much smaller ones are slower: for 20,000 classes 64 MB hold 800 rows, 8 MB only 100."""
@@ -268,6 +271,31 @@ class Scorer:
             ConfigError: the scores of the method are not a continuous function of the descriptors.
         """
         return explain(self, self._rows(_checked(features)), top)
+
+    def novelty(self, features: Rows) -> npt.NDArray[np.float64]:
+        """How little each row looks like any of the classes, [n]; higher is more novel. Comparable between rows."""
+        rows = self._rows(features)
+        score = ENTROPY if self.rejection is None else self.rejection.score(self.seen)
+        result = np.empty(len(rows))
+        for part, block in self.logit_blocks(rows):
+            scores = self.calibration.apply(block, self.seen)
+            result[part] = score.of(novelty_statistics(scores, self.seen, self.temperature))
+        return result
+
+    def novelty_threshold(self, reject: float) -> float:
+        """The `novelty` above which a row is of no known class, if the share `reject` of known rows may exceed it."""
+        check_share(reject)
+        if self.rejection is None:
+            raise ConfigError(
+                "the model has no thresholds for `reject`: it is from an earlier version, or its calibration was not "
+                'chosen by validation; train it again with `calibration="validation"`'
+            )
+        return self.rejection.score(self.seen).threshold(reject)
+
+    def known(self, features: Rows, reject: float = 0.05) -> npt.NDArray[np.bool_]:
+        """Whether each row is of one of the classes, [n]; about the share `reject` of those that are is missed."""
+        threshold = self.novelty_threshold(reject)
+        return self.novelty(features) <= threshold
 
     def add_classes(
         self,

@@ -21,6 +21,7 @@ from classnorm.methods import METHODS, method_named
 from classnorm.metrics import Calibration
 from classnorm.results.run_folder import model_files
 from classnorm.scoring.examples import Examples, Trust
+from classnorm.scoring.novelty import Rejection
 from classnorm.training import Device, pick_device
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def save_scorer(scorer: Scorer, folder: Path) -> Path:
             **{kind: list(pictures.names) for kind in _PICTURES if (pictures := getattr(scorer, kind)).names},
             **({"undescribed": sorted(scorer.undescribed)} if scorer.undescribed else {}),
             **({} if scorer.trust is None else {"trust": asdict(scorer.trust)}),
+            **({"rejection": asdict(scorer.rejection)} if scorer.rejection is not None else {}),
             "sha256": hashlib.sha256(content).hexdigest(),
         },
     )
@@ -115,6 +117,7 @@ def _fields(document: dict[str, Any], tensors: dict[str, torch.Tensor], device: 
         "temperature": temperature,
         **_optional_fields(document, descriptors.shape[1]),
         **pictures,
+        "rejection": Rejection.read(document["rejection"]) if "rejection" in document else None,
     }
 
 
