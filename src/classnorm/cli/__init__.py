@@ -20,6 +20,7 @@ _COMMANDS = {
     "train": ("train:Train", "train and score a model"),
     "evaluate": ("evaluate:Evaluate", "score a saved model on a dataset"),
     "predict": ("predict:Predict", "classify images or features, also into new classes"),
+    "explain": ("explain:Explain", "say which attributes speak for an answer"),
     "search": ("search:Search", "choose hyperparameters on validation classes"),
     "continual": ("continual:Continual", "learn a stream of classes, task by task"),
     "reproduce": ("reproduce:Reproduce", "regenerate tables and figures of the paper"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,10 +14,10 @@ from classnorm.data.bundle import provenance_of, read_npz
 from classnorm.data.descriptions import Descriptions, match_names
 from classnorm.data.table_files import descriptor_writer
 from classnorm.encoders.text import TextEncoder, load_text_encoder
-from classnorm.errors import ConfigError, DataError
+from classnorm.errors import ConfigError, DataError, ModelError
 from classnorm.files import digest
 
-__all__ = ["Descriptors", "describe", "join"]
+__all__ = ["Descriptors", "describe", "framed_vectors", "join", "recorded_text_encoder"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +90,36 @@ def join(first: Descriptors, second: Descriptors, source: str, where: str) -> De
         (*first.blocks, *second.blocks),
         {**first.provenance, "joined": json.dumps(second.provenance)},
     )
+
+
+def recorded_text_encoder(described_by: Mapping[str, str]) -> tuple[TextEncoder, tuple[str, ...]]:
+    """Load the text encoder that made the descriptors of a model, and return it with the templates.
+
+    Args:
+        described_by: of `ZeroShotDataset` or `Scorer`.
+
+    Raises:
+        ModelError: the descriptors are not from text alone, or the encoder has changed.
+    """
+    if "text_encoder" not in described_by or "joined" in described_by:
+        raise ModelError("the descriptors of this model were not made from text alone, so it has no text encoder")
+    try:
+        record = json.loads(described_by["text_encoder"])
+        name, checksum = str(record["name"]), record["sha256"]
+        templates = tuple(map(str, json.loads(described_by.get("templates", '["{}"]'))))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError("the record of the model's text encoder is not readable; train the model again") from error
+    encoder = load_text_encoder(name)
+    if encoder.record()["sha256"] != checksum:
+        raise ModelError(f"text encoder {name} is not the one that the model's descriptors were made with")
+    return encoder, templates
+
+
+def framed_vectors(encoder: TextEncoder, templates: Sequence[str], sentences: Sequence[str]) -> npt.NDArray[np.float32]:
+    """Vectors of sentences, each the mean over all templates, [n, d_a]."""
+    texts = [frame.replace("{}", sentence) for sentence in sentences for frame in templates]
+    vectors = encoder.encode(texts)
+    return np.asarray(vectors.reshape(len(sentences), len(templates), -1).mean(axis=1))
 
 
 def _encode(descriptions: Descriptions, encoder: TextEncoder, templates: Sequence[str], key: str) -> Descriptors:

@@ -10,7 +10,8 @@ attribute that both classes have to the same degree cannot tell them apart: it c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,21 @@ if TYPE_CHECKING:
     from classnorm.methods import ZeroShotModel
     from classnorm.scoring.scorer import Scorer
 
-__all__ = ["CALIBRATION", "OTHERS", "explain", "integrated_gradients", "names_of"]
+__all__ = [
+    "CALIBRATION",
+    "OTHERS",
+    "Pair",
+    "calibrated",
+    "columns_by_name",
+    "compared",
+    "explain",
+    "integrated_gradients",
+    "neighbours",
+    "scores_of",
+    "slopes",
+    "tensor",
+    "with_neighbours",
+]
 
 OTHERS, CALIBRATION = "other attributes", "calibration"
 """Entries of what is not shown one by one, and of what the calibration adds."""
@@ -46,38 +61,54 @@ _PLACES, _WEIGHTS = (_POINTS + 1) / 2, _POINT_WEIGHTS / 2  # of the integral fro
 
 def explain(scorer: Scorer, rows: Features | RowView, top: int = 10) -> list[dict[str, Any]]:
     """The explanation of each row, in the form that `Scorer.explain` documents."""
+    explanations = []
+    for row, pair in compared(scorer, rows, top):
+        ends = tensor(scorer, scorer.descriptors[[pair.second, pair.first]])
+        contributions, by = integrated_gradients(scorer.model, row, *ends)
+        contributions, calibration = calibrated(scorer, pair, contributions)
+        shown = _shown(scorer, contributions, pair, top)
+        explanations.append(pair.document(scorer, by, [*shown, *calibration]))
+    return with_neighbours(scorer, explanations)
+
+
+class Pair(NamedTuple):
+    """The two best classes of a row, as positions, and the difference of their calibrated scores."""
+
+    first: int
+    second: int
+    difference: float
+
+    def document(self, scorer: Scorer, by: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "class": scorer.class_names[self.first],
+            "against": scorer.class_names[self.second],
+            "difference": self.difference,
+            "by": by,
+            "attributes": entries,
+        }
+
+
+def compared(scorer: Scorer, rows: Features | RowView, top: int) -> Iterator[tuple[Tensor, Pair]]:
+    """Each row [1, d_z] with its two best classes."""
     if top < 1:
         raise ConfigError(f"`top` is {top}; it must be at least 1")
     if len(scorer.class_names) < 2:
         raise ConfigError("an explanation compares two classes; the model has only one")
     best = scorer.top(rows, 2)
-    neighbours = _neighbours(scorer, np.unique(best.indices[:, 0]))
-    factors, _ = scorer.calibration.factors_and_shifts(scorer.seen)
     features = (row for _, block in row_blocks(rows, _BLOCK) for row in block)
-    explanations = []
     for row, (first, second), scores in zip(features, best.indices, best.scores, strict=True):
-        contributions, by = integrated_gradients(
-            scorer.model, _tensor(scorer, row[None]), *_tensor(scorer, scorer.descriptors[[second, first]])
-        )
-        difference = float(scores[0] - scores[1])
-        # The calibration multiplies both scores by the same factor, or its effect is an entry of its own.
-        total = float(contributions.sum())
-        factor = float(factors[first]) if factors[first] == factors[second] else 1.0
-        is_calibrated = scorer.calibration.kind != "none" and scorer.seen[first] != scorer.seen[second]
-        target = total if is_calibrated else difference
-        spread = _adding_up(factor * contributions, target)
-        explanations.append(
-            {
-                "class": scorer.class_names[first],
-                "against": scorer.class_names[second],
-                "difference": difference,
-                "by": by,
-                "attributes": _shown(scorer, spread, first, second, top)
-                + ([{"name": CALIBRATION, "contribution": difference - total}] if is_calibrated else []),
-                **neighbours[int(first)],
-            }
-        )
-    return explanations
+        yield tensor(scorer, row[None]), Pair(int(first), int(second), float(scores[0] - scores[1]))
+
+
+def calibrated(scorer: Scorer, pair: Pair, contributions: Floats) -> tuple[Floats, list[dict[str, Any]]]:
+    """Contributions to the calibrated scores, and an entry for the calibration, unless both classes are of one side.
+
+    Then it multiplies both scores by the same factor, and with them the contributions.
+    """
+    factors, _ = scorer.calibration.factors_and_shifts(scorer.seen[[pair.first, pair.second]])
+    if scorer.calibration.kind == "none" or scorer.seen[pair.first] == scorer.seen[pair.second]:
+        return _adding_up(float(factors[0]) * contributions, pair.difference), []
+    return contributions, [{"name": CALIBRATION, "contribution": pair.difference - float(contributions.sum())}]
 
 
 def integrated_gradients(model: ZeroShotModel, row: Tensor, start: Tensor, end: Tensor) -> tuple[Floats, str]:
@@ -90,7 +121,7 @@ def integrated_gradients(model: ZeroShotModel, row: Tensor, start: Tensor, end: 
     model.eval()
     with torch.inference_mode(False), torch.enable_grad():
         row, start, change = row.clone(), start.clone(), (end - start).clone()  # autograd may not use inference tensors
-        scores = _scores(model, row, torch.stack([start, end]))
+        scores = scores_of(model, row, torch.stack([start, end]))
         lefts, contributions, is_constant = np.zeros(1), np.zeros(len(change)), True
         for halvings in range(_HALVINGS):
             width = 0.5**halvings
@@ -121,8 +152,8 @@ def _pieces(
     def at(places: Floats) -> Tensor:
         return start + torch.from_numpy(places.ravel()).to(start)[:, None] * change
 
-    gradients = _gradients(model, row, at(lefts[:, None] + width * _PLACES))
-    ends = _scores(model, row, at(np.stack([lefts, lefts + width]))).reshape(2, -1)
+    gradients = slopes(model, row, at(lefts[:, None] + width * _PLACES))
+    ends = scores_of(model, row, at(np.stack([lefts, lefts + width]))).reshape(2, -1)
     return gradients.double().cpu().numpy().reshape(len(lefts), _NODES, -1), ends[1] - ends[0]
 
 
@@ -131,12 +162,12 @@ def _is_constant(gradients: Floats) -> bool:
 
 
 @torch.no_grad()
-def _scores(model: ZeroShotModel, row: Tensor, points: Tensor) -> Floats:
+def scores_of(model: ZeroShotModel, row: Tensor, points: Tensor) -> Floats:
     """Uncalibrated scores of a row for classes of these descriptors, [n, d_a] → [n]."""
     return np.asarray(model.logits(row, model.prototypes(points))[0].double().cpu().numpy())
 
 
-def _gradients(model: ZeroShotModel, row: Tensor, points: Tensor) -> Tensor:
+def slopes(model: ZeroShotModel, row: Tensor, points: Tensor) -> Tensor:
     """Gradient of the score of a row with respect to the descriptor, at each point [n, d_a] → [n, d_a]."""
     points = points.requires_grad_()
     prototypes = model.prototypes(points)
@@ -158,38 +189,48 @@ def _adding_up(contributions: Floats, total: float) -> Floats:
     return np.asarray(contributions + (total - contributions.sum()) * magnitudes / magnitudes.sum())
 
 
-def _shown(scorer: Scorer, contributions: Floats, first: int, second: int, top: int) -> list[dict[str, Any]]:
+def _shown(scorer: Scorer, contributions: Floats, pair: Pair, top: int) -> list[dict[str, Any]]:
     """The largest contributions by name, and the sum of the others. Columns of the same name are one attribute."""
-    groups: dict[str, list[int]] = {}
-    for column, name in enumerate(names_of(scorer)):
-        groups.setdefault(name, []).append(column)
+    groups = columns_by_name(scorer)
     sums = {name: float(contributions[columns].sum()) for name, columns in groups.items()}
     order = sorted(sums, key=lambda name: -abs(sums[name]))
     shown: list[dict[str, Any]] = [{"name": name, "contribution": sums[name]} for name in order[:top] if sums[name]]
     for entry in shown:
         if len(columns := groups[entry["name"]]) == 1:
-            value, other = scorer.descriptors[[first, second], columns[0]]
+            value, other = scorer.descriptors[[pair.first, pair.second], columns[0]]
             entry |= {"value": float(value), "value_against": float(other)}
     rest = sum(sums[name] for name in order[top:])
     return [*shown, *([{"name": OTHERS, "contribution": rest}] if rest else [])]
 
 
-def names_of(scorer: Scorer) -> tuple[str, ...]:
-    """The names of the attributes, by default `attribute 0`, `attribute 1`, …"""
-    return scorer.attribute_names or tuple(f"attribute {i}" for i in range(scorer.d_a))
+def columns_by_name(scorer: Scorer) -> dict[str, list[int]]:
+    """The columns of the descriptors by the name of their attribute, by default `attribute 0`, `attribute 1`, …"""
+    groups: dict[str, list[int]] = {}
+    for column, name in enumerate(scorer.attribute_names or [f"attribute {i}" for i in range(scorer.d_a)]):
+        groups.setdefault(name, []).append(column)
+    return groups
+
+
+def with_neighbours(scorer: Scorer, explanations: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The explanations, each with the training classes that the prototype of its class leans on."""
+    position = {name: i for i, name in enumerate(scorer.class_names)}
+    found = neighbours(scorer, sorted({position[explanation["class"]] for explanation in explanations}))
+    return [explanation | found[position[explanation["class"]]] for explanation in explanations]
 
 
 @torch.inference_mode()
-def _neighbours(scorer: Scorer, classes: npt.NDArray[np.int64]) -> dict[int, dict[str, Any]]:
+def neighbours(scorer: Scorer, classes: Sequence[int]) -> dict[int, dict[str, Any]]:
     """The training classes that the prototypes of these classes lean on."""
+    if not classes:
+        return {}
     seen = np.flatnonzero(scorer.seen)
-    chosen, known = (_tensor(scorer, scorer.descriptors[index]) for index in (classes, seen))
+    chosen, known = (tensor(scorer, scorer.descriptors[index]) for index in (list(classes), seen))
     weights, by = scorer.model.class_weights(chosen, known), "weights of the class means"
     if weights is None:
         weights = F.normalize(scorer.model.prototypes(chosen)) @ F.normalize(scorer.model.prototypes(known)).T
         by = "cosine of the prototypes"
     result = {}
-    for c, row in zip(classes.tolist(), weights.double().cpu().numpy(), strict=True):
+    for c, row in zip(classes, weights.double().cpu().numpy(), strict=True):
         order = np.argsort(-np.abs(row), kind="stable")
         others = [i for i in order[: _NEIGHBOURS + 1] if seen[i] != c][:_NEIGHBOURS]
         result[c] = {
@@ -199,5 +240,5 @@ def _neighbours(scorer: Scorer, classes: npt.NDArray[np.int64]) -> dict[int, dic
     return result
 
 
-def _tensor(scorer: Scorer, array: Any) -> Tensor:
+def tensor(scorer: Scorer, array: Any) -> Tensor:
     return torch.from_numpy(np.array(array, dtype=np.float32)).to(scorer.device)

@@ -17,6 +17,7 @@ from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError, unknown_name
 from classnorm.methods import FitJob, MethodConfig, ProductModel, ZeroShotModel
 from classnorm.metrics import Average, Calibration, SideScores, novelty_statistics, side_scores, softmax
+from classnorm.scoring.class_explanation import explain_class
 from classnorm.scoring.examples import Examples, Trust, add_examples, corrected, penalties
 from classnorm.scoring.explanation import explain
 from classnorm.scoring.novelty import ENTROPY, Rejection, check_share
@@ -296,6 +297,22 @@ class Scorer:
         """Whether each row is of one of the classes, [n]; about the share `reject` of those that are is missed."""
         threshold = self.novelty_threshold(reject)
         return self.novelty(features) <= threshold
+
+    def explain_class(self, name: str, features: Rows | None = None, top: int = 10) -> dict[str, Any]:
+        """What the model believes about a class and, given rows of it, which attributes it would need to be right.
+
+        Args:
+            features: [n, d_z], rows that are known to be of this class.
+
+        Returns:
+            ``class`` and ``kind``; ``attributes``, the `top` that the prototype depends on most, each with ``name``,
+            ``weight`` (how far the prototype moves, relative to its length, if the attribute is set to its mean),
+            ``value`` and ``mean``; ``similar``, the classes with the most similar prototypes; ``neighbours`` as in
+            `explain`. With rows: ``rows``, ``right``, ``mistaken_for``; ``short_by``, how much the score lacks on
+            average where it is wrong; ``needs``, the attributes whose change would help most there, each with
+            ``gain``, the change of the score if the value rose by the standard deviation between classes.
+        """
+        return explain_class(self, name, None if features is None else self._rows(_checked(features)), top)
 
     def add_classes(
         self,

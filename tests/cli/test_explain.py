@@ -1,0 +1,202 @@
+"""`classnorm explain`: sentences, bars, pictures and JSON about answers and classes, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from classnorm.scoring import Scorer
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def rows(world: Any, tmp_path: Path) -> Path:
+    np.save(tmp_path / "rows.npy", world.data.features[world.data.test_rows[:3]])
+    return tmp_path / "rows.npy"
+
+
+@pytest.fixture
+def names(world: Any, tmp_path: Path) -> Path:
+    path = tmp_path / "attributes.txt"
+    path.write_text("".join(f"{i + 1} has_part::kind_{i}\n" for i in range(world.data.d_a)))
+    return path
+
+
+def test_a_sentence_and_bars_name_the_attributes_and_add_up(
+    classnorm: Command, trained: Path, rows: Path, names: Path
+) -> None:
+    outcome = classnorm("explain", trained, rows, "--attribute-names", names, "--top", 4)
+    assert outcome.code == 0, outcome.err
+    blocks = outcome.out.strip().split("\n\n")
+    assert len(blocks) == 3
+    for number, block in enumerate(blocks):
+        title, *bars, last = block.splitlines()
+        assert title.startswith(f"row {number}: says class ") and ": part: kind " in title.replace("less ", "")
+        shown = sum(float(line[46:54]) for line in bars)
+        assert shown == pytest.approx(float(title.split(", by ")[1].split(":")[0]), abs=0.01 * len(bars))
+        assert "leans on" in last
+
+
+def test_json_has_the_explanations_of_the_scorer(classnorm: Command, trained: Path, rows: Path) -> None:
+    document = json.loads(classnorm("explain", trained, rows, "--json").out)
+    expected = Scorer.load(trained, "cpu").explain(np.load(rows))
+    assert document == {"explanations": [{"row": row, **explanation} for row, explanation in enumerate(expected)]}
+
+
+def test_contributions_are_drawn_whatever_the_attributes_are_called(
+    classnorm: Command, trained: Path, rows: Path, world: Any, tmp_path: Path
+) -> None:
+    odd = tmp_path / "odd.txt"
+    odd.write_text("".join(f"${'x' * i}_{{\\ $\n" for i in range(1, world.data.d_a + 1)))
+    outcome = classnorm("explain", trained, rows, "--attribute-names", odd, "--out", tmp_path / "why.png")
+    assert outcome.code == 0, outcome.err
+    with Image.open(tmp_path / "why.png") as picture:
+        assert picture.width > 900 and len(picture.convert("L").getcolors() or []) > 10
+
+
+def test_a_class_is_explained_with_and_without_rows_of_it(
+    classnorm: Command, trained: Path, world: Any, tmp_path: Path
+) -> None:
+    data, scorer = world.data, Scorer.load(trained, "cpu")
+    unseen = np.flatnonzero(~data.seen)[0]
+    name = data.class_names[unseen]
+    bare = json.loads(classnorm("explain", trained, "--class", name.upper(), "--json").out)["class"]
+    assert bare["class"] == name and bare["kind"] == "unseen" and len(bare["attributes"]) == 10 and "rows" not in bare
+    np.save(tmp_path / "own.npy", data.features[data.labels == unseen])
+    full = json.loads(classnorm("explain", trained, tmp_path / "own.npy", "--class", name, "--json").out)["class"]
+    right = sum(answer == name for answer in scorer.predict(np.load(tmp_path / "own.npy")))
+    assert (full["rows"], full["right"]) == (int((data.labels == unseen).sum()), right)
+    text = classnorm("explain", trained, tmp_path / "own.npy", "--class", name).out
+    assert f"{right} of {full['rows']} rows right" in text and "is known by:" in text
+
+
+def test_the_gain_of_a_needed_attribute_is_the_change_of_the_score(trained: Path, world: Any) -> None:
+    data, scorer = world.data, Scorer.load(trained, "cpu")
+    for c in np.flatnonzero(~data.seen):
+        rows = data.features[data.labels == c]
+        document = scorer.explain_class(data.class_names[c], rows)
+        if document["needs"]:
+            break
+    wrong = rows[np.array(scorer.predict(rows)) != data.class_names[c]]
+    need = document["needs"][0]
+    column = int(need["name"].split()[1])
+    step = 0.01 * scorer.descriptors[:, column].std()
+    table = scorer.descriptors.copy()
+    table[c, column] += step
+    change = (replace(scorer, descriptors=table).scores(wrong) - scorer.scores(wrong))[:, c].mean()
+    assert change == pytest.approx(0.01 * need["gain"], rel=0.1)
+
+
+def test_attributes_of_a_class_weigh_as_much_as_they_move_its_prototype(trained: Path, world: Any) -> None:
+    scorer = Scorer.load(trained, "cpu")
+    document = scorer.explain_class(scorer.class_names[0], top=3)
+    for entry in document["attributes"]:
+        column = int(entry["name"].split()[1])
+        table = scorer.descriptors.copy()
+        table[0, column] = table[:, column].mean()
+        before, after = scorer.prototypes()[0], replace(scorer, descriptors=table).prototypes()[0]
+        moved = np.linalg.norm(after - before) / np.linalg.norm(before)
+        assert entry["weight"] == pytest.approx(moved, rel=1e-3)
+
+
+BAD: dict[str, tuple[list[str], str]] = {
+    "nothing": (["{model}"], "nothing to read"),
+    "no model": (["nowhere", "{rows}"], "no such file"),
+    "unknown class": (["{model}", "--class", "clas_1"], "did you mean"),
+    "not a picture": (["{model}", "{rows}", "--out", "why.svg"], "must end in .png"),
+    "picture of a class": (["{model}", "--class", "class_1", "--out", "why.png"], "leave them out with --class"),
+    "no attributes": (["{model}", "{rows}", "--top", "0"], "--top is 0"),
+    "few names": (["{model}", "{rows}", "--attribute-names", "{few}"], "2 names of attributes for descriptors of 30"),
+    "no text": (["{model}", "{rows}", "--descriptions", "{few}"], "not made from text alone"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_mistake_is_reported_in_one_line(
+    classnorm: Command, trained: Path, rows: Path, tmp_path: Path, case: str
+) -> None:
+    (tmp_path / "few.txt").write_text("stripes\nhooves\n")
+    arguments, message = BAD[case]
+    paths = {"{model}": str(trained), "{rows}": str(rows), "{few}": str(tmp_path / "few.txt")}
+    outcome = classnorm("explain", *(paths.get(argument, argument) for argument in arguments))
+    assert outcome.code == 2 and message in outcome.err and "Traceback" not in outcome.err
+    assert len(outcome.err.strip().splitlines()) == 1
+
+
+SMALL = ("--encoder", "convnet", "--size", 32, "--device", "cpu", "--method", "kernel", "--calibration", "none")
+
+
+@pytest.fixture
+def spoken(classnorm: Command, shapes: Path, bag_of_words: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Trains on the shapes with these descriptions and returns the model."""
+    monkeypatch.setattr("classnorm.cli.train.write_report", lambda *_: [])
+
+    def train(descriptions: Path) -> Path:
+        outcome = classnorm(
+            "train", "--images", shapes, *SMALL, "--descriptions", descriptions, "--out", tmp_path / "out", "--quiet"
+        )
+        assert outcome.code == 0, outcome.err
+        return tmp_path / "out" / "seed-0"
+
+    return train
+
+
+def test_sentences_of_both_classes_get_their_share(classnorm: Command, spoken: Any, shapes: Path, said: Path) -> None:
+    model = spoken(said)
+    flags = ["--descriptions", said, "--json", "--quiet"]
+    document = json.loads(classnorm("explain", model, shapes / "red_bar", *flags).out)
+    assert len(document["explanations"]) == 10
+    for explanation in document["explanations"]:
+        entries = explanation["attributes"]
+        assert sum(entry["contribution"] for entry in entries) == pytest.approx(explanation["difference"])
+        assert explanation["by"] == "integrated gradients of sentences"
+        assert {entry["of"] for entry in entries} == {explanation["class"], explanation["against"]}
+        assert len(entries) == 4  # two sentences of either class
+    plain = classnorm("explain", model, shapes / "red_bar" / "0.png")
+    assert (
+        "the text" in plain.out and "the dimensions of a text mean nothing one by one; see --descriptions" in plain.err
+    )
+
+
+def test_words_of_single_sentences_are_left_out_in_turn(
+    classnorm: Command, spoken: Any, shapes: Path, tmp_path: Path, bag_of_words: Any
+) -> None:
+    colours, kinds = ("Red", "Green", "Blue", "Yellow"), ("circle", "square", "bar")
+    said = tmp_path / "one.csv"
+    said.write_text("\n".join(["name,text", *(f"{c} {k},a {c.lower()} {k} here" for c in colours for k in kinds)]))
+    model = spoken(said)
+    flags = ["--descriptions", said, "--json", "--quiet"]
+    (explanation,) = json.loads(classnorm("explain", model, shapes / "red_bar" / "0.png", *flags).out)["explanations"]
+    entries = explanation["attributes"]
+    assert sum(entry["contribution"] for entry in entries) == pytest.approx(explanation["difference"])
+    assert explanation["by"] == "leaving out words" and entries[-1]["name"] == "the words together"
+    own = {entry["name"]: entry["contribution"] for entry in entries[:-1] if entry["of"] == explanation["class"]}
+    scorer = Scorer.load(model, "cpu")
+    from classnorm.encoders import encode_images, recorded_encoder
+    from classnorm.results.run_folder import read_encoder
+
+    features, _ = encode_images([shapes / "red_bar" / "0.png"], recorded_encoder(read_encoder(model)))
+    sentence = f"a {explanation['class'].lower()} here"
+    for word, contribution in own.items():
+        left = " ".join(other for other in sentence.split() if other != word)
+        changed = replace(scorer, descriptors=bag_of_words.encode([sentence, left]), class_names=("full", "left"))
+        full, without = replace(changed, seen=np.zeros(2, dtype=bool)).scores(features)[0]
+        assert contribution == pytest.approx(full - without, abs=1e-4)
+
+
+def test_other_descriptions_than_those_of_the_training_are_refused(
+    classnorm: Command, spoken: Any, shapes: Path, said: Path, tmp_path: Path
+) -> None:
+    model = spoken(said)
+    other = tmp_path / "other.csv"
+    other.write_text(said.read_text().replace("painted", "seldom drawn"))
+    outcome = classnorm("explain", model, shapes / "red_bar", "--descriptions", other)
+    assert outcome.code == 2 and "described otherwise than in the model" in outcome.err
