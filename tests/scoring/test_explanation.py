@@ -114,6 +114,23 @@ def test_the_bias_of_seen_classes_is_an_entry_of_its_own(dataset, fitted):
     assert len(kinds) == 4
 
 
+def test_examples_of_a_class_are_an_entry_of_their_own(dataset, fitted):
+    plain = fitted("kernel").calibrated(Calibration("bias", 0.3))
+    unseen = np.flatnonzero(~dataset.seen)[0]
+    rows = dataset.features[dataset.labels == unseen]
+    scorer = plain.add_examples(rows[:5], [dataset.class_names[unseen]] * 5)
+    position = {name: i for i, name in enumerate(scorer.class_names)}
+    effects = []
+    for row, explanation in zip(rows[5:15], scorer.explain(rows[5:15]), strict=True):
+        assert total(explanation) == pytest.approx(explanation["difference"])
+        first, second = position[explanation["class"]], position[explanation["against"]]
+        before, after = plain.scores(row[None])[0], scorer.scores(row[None])[0]
+        effects.append(after[first] - after[second] - (before[first] - before[second]))
+        entries = {entry["name"]: entry["contribution"] for entry in explanation["attributes"]}
+        assert entries["examples"] == pytest.approx(effects[-1], abs=1e-4)
+    assert max(effects) > 0.01
+
+
 def test_columns_of_the_same_name_are_one_attribute(dataset, fitted):
     scorer = dataclasses.replace(fitted("kernel"), attribute_names=("red", "blue", *("the text",) * 6))
     for one, each in zip(

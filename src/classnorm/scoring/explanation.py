@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CALIBRATION",
+    "EXAMPLES",
     "OTHERS",
     "Pair",
     "calibrated",
@@ -42,8 +43,8 @@ __all__ = [
     "with_neighbours",
 ]
 
-OTHERS, CALIBRATION = "other attributes", "calibration"
-"""Entries of what is not shown one by one, and of what the calibration adds."""
+OTHERS, CALIBRATION, EXAMPLES = "other attributes", "calibration", "examples"
+"""Entries of what is not shown one by one, and of what the calibration and examples of the classes add."""
 
 _NODES = 8  # Gauss–Legendre points of a piece of the line
 _HALVINGS = 14  # after that many, the score jumps
@@ -65,7 +66,7 @@ def explain(scorer: Scorer, rows: Features | RowView, top: int = 10) -> list[dic
     for row, pair in compared(scorer, rows, top):
         ends = tensor(scorer, scorer.descriptors[[pair.second, pair.first]])
         contributions, by = integrated_gradients(scorer.model, row, *ends)
-        contributions, calibration = calibrated(scorer, pair, contributions)
+        contributions, calibration = calibrated(scorer, row, pair, contributions)
         shown = _shown(scorer, contributions, pair, top)
         explanations.append(pair.document(scorer, by, [*shown, *calibration]))
     return with_neighbours(scorer, explanations)
@@ -100,15 +101,23 @@ def compared(scorer: Scorer, rows: Features | RowView, top: int) -> Iterator[tup
         yield tensor(scorer, row[None]), Pair(int(first), int(second), float(scores[0] - scores[1]))
 
 
-def calibrated(scorer: Scorer, pair: Pair, contributions: Floats) -> tuple[Floats, list[dict[str, Any]]]:
-    """Contributions to the calibrated scores, and an entry for the calibration, unless both classes are of one side.
+def calibrated(scorer: Scorer, row: Tensor, pair: Pair, contributions: Floats) -> tuple[Floats, list[dict[str, Any]]]:
+    """Contributions to the calibrated scores, and entries for what descriptions do not decide.
 
-    Then it multiplies both scores by the same factor, and with them the contributions.
+    If both classes are seen, or both unseen, the calibration multiplies their scores, and with them the contributions,
+    by the same factor. Otherwise it is an entry. So are examples, which move prototypes away from the descriptions.
     """
-    factors, _ = scorer.calibration.factors_and_shifts(scorer.seen[[pair.first, pair.second]])
+    classes = [pair.first, pair.second]
+    described, entries = pair.difference, []
+    if scorer.has_examples:
+        logits = scores_of(scorer.model, row, tensor(scorer, scorer.descriptors[classes]))
+        scores = scorer.calibration.apply(logits, scorer.seen[classes])
+        described = float(scores[0] - scores[1])
+        entries = [{"name": EXAMPLES, "contribution": pair.difference - described}]
+    factors, _ = scorer.calibration.factors_and_shifts(scorer.seen[classes])
     if scorer.calibration.kind == "none" or scorer.seen[pair.first] == scorer.seen[pair.second]:
-        return _adding_up(float(factors[0]) * contributions, pair.difference), []
-    return contributions, [{"name": CALIBRATION, "contribution": pair.difference - float(contributions.sum())}]
+        return _adding_up(float(factors[0]) * contributions, described), entries
+    return contributions, [{"name": CALIBRATION, "contribution": described - float(contributions.sum())}, *entries]
 
 
 def integrated_gradients(model: ZeroShotModel, row: Tensor, start: Tensor, end: Tensor) -> tuple[Floats, str]:

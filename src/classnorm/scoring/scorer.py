@@ -263,10 +263,10 @@ class Scorer:
         Returns:
             One dict per row: ``class`` and ``against``, the two classes; ``difference`` of their calibrated scores;
             ``attributes``, the `top` largest contributions, each with ``name``, signed ``contribution`` and the
-            ``value`` and ``value_against`` in the two descriptors, then entries for ``other attributes`` and the
-            ``calibration``, so that they add up to the difference; ``by``, how they are computed; ``neighbours``, the
-            training classes that the prototype of ``class`` leans on, each with ``class`` and ``weight``;
-            ``neighbours_by``, what the weights are.
+            ``value`` and ``value_against`` in the two descriptors, then entries for ``other attributes``, the
+            ``calibration`` and ``examples`` of classes, so that all add up to the difference; ``by``, how they are
+            computed; ``neighbours``, the training classes that the prototype of ``class`` leans on, each with
+            ``class`` and ``weight``; ``neighbours_by``, what the weights are.
 
         Raises:
             ConfigError: the scores of the method are not a continuous function of the descriptors.

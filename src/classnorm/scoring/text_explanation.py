@@ -92,7 +92,7 @@ def _sentences(
     end = [1 / len(own)] * len(own) + [0.0] * len(other)
     start = [0.0] * len(own) + [1 / len(other)] * len(other)
     contributions, _ = integrated_gradients(model, row, tensor(scorer, start), tensor(scorer, end))
-    contributions, calibration = calibrated(scorer, pair, contributions)
+    contributions, calibration = calibrated(scorer, row, pair, contributions)
     entries = _named(scorer, pair, (own, other), contributions, top, "sentences")
     return pair.document(scorer, "integrated gradients of sentences", [*entries, *calibration])
 
@@ -111,7 +111,7 @@ def _words(
         changes.append(scores[0] - scores[1:])
     first, second = scores_of(scorer.model, row, tensor(scorer, scorer.descriptors[[pair.first, pair.second]]))
     single = np.concatenate([changes[0], -changes[1]])
-    contributions, calibration = calibrated(scorer, pair, np.append(single, first - second - single.sum()))
+    contributions, calibration = calibrated(scorer, row, pair, np.append(single, first - second - single.sum()))
     entries = _named(scorer, pair, words, contributions[:-1], top, "words")
     together = {"name": TOGETHER, "contribution": float(contributions[-1])}
     return pair.document(scorer, "leaving out words", [*entries, together, *calibration])
