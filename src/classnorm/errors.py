@@ -17,6 +17,7 @@ __all__ = [
     "DataError",
     "DivergedError",
     "ModelError",
+    "ModelWarning",
     "OutputError",
     "TrainingError",
     "unknown_name",
@@ -55,6 +56,10 @@ class DivergedError(TrainingError):
 
 class OutputError(ClassNormError):
     """A result that cannot be written."""
+
+
+class ModelWarning(UserWarning):
+    """A reason not to rely on a model that has been trained."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], note: str = "") -> ConfigError:

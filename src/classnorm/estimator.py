@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from classnorm.data import ZeroShotDataset
 from classnorm.data.dataset import check_array
 from classnorm.data.descriptor_tables import column_names, descriptor_table, is_frame, joined_classes
-from classnorm.errors import ClassNormError, ModelError
+from classnorm.errors import ClassNormError, ModelError, ModelWarning
 from classnorm.files import write_json
 from classnorm.methods import ClassNormConfig, FitContext, FitJob, resolve
 from classnorm.metrics import (
@@ -73,7 +74,7 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     `fit` takes a descriptor of every class, including classes without rows in `X`, and `predict` chooses among all of
     them. Features are used unchanged. The balance of seen and unseen classes and the temperature of the probabilities
-    are chosen on validation splits of the training rows if there are at least 3 seen classes.
+    are chosen on validation splits of the training rows; `fit` warns if there are too few classes for that.
 
     Without descriptors it is an ordinary classifier with one prototype per class. Features are then standardized and
     extended by a constant, because cosine similarity ignores their offset and norm.
@@ -167,12 +168,14 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
-        changes = self._changes(described, len(seen), len(y))
+        changes = self._changes(described, len(y))
         job = FitJob(dataset, *resolve(dataset, self.method, self.recipe, **changes), int(seed))
         fitted = fit_calibrated(job, FitContext(pick_device(self.device)), self._announce)
         self.classes_, self.seen_mask_, self.scorer_ = classes, dataset.seen, fitted.scorer
         self.mean_, self.scale_, self._described = mean, scale, described
         self.validation_ = fitted.validation
+        for text in fitted.notices:
+            warnings.warn(text, ModelWarning, stacklevel=3)
         self.calibration_error_: dict[str, float] | None = None
         self.eval_score_ = None if eval_set is None else self.score(*eval_set)
         return self
@@ -181,10 +184,10 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.verbose:
             print(f"[ClassNormClassifier] {stage}")
 
-    def _changes(self, described: bool, n_seen: int, n_rows: int) -> dict[str, Any]:
+    def _changes(self, described: bool, n_rows: int) -> dict[str, Any]:
         """The settings that override the recipe."""
         changes: dict[str, Any] = {}
-        if not described or n_seen < 3:  # nothing to calibrate, or too few classes to hold one out
+        if not described:  # nothing to calibrate
             changes["calibration"] = "none"
         if not described and self.method == "classnorm":
             steps = -(-n_rows // ClassNormConfig.batch_size)  # per epoch

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from classnorm.data import SplitKind, ZeroShotDataset, validation_dataset
-from classnorm.data.validation import hold_out
+from classnorm.data.validation import hold_out, hold_out_rows
 from classnorm.errors import DataError
 
 KINDS: tuple[SplitKind, ...] = ("paper", "matched")
@@ -202,3 +202,17 @@ def test_two_seeds_hold_out_different_classes() -> None:
     first, again, other = (hold_out(parent, 5, None, seed) for seed in (0, 0, 1))
     assert first.checksum == again.checksum != other.checksum
     assert first.name == "zoo (without 5 classes, split 0)"
+
+
+@settings(max_examples=60, deadline=None)
+@given(datasets)
+def test_folds_hold_out_every_row_once_but_no_class_entirely(parent: ZeroShotDataset) -> None:
+    counts = np.bincount(parent.labels[parent.split.train], minlength=parent.n_classes)
+    folds = [hold_out_rows(parent, fold, 3) for fold in range(3)]
+    held_out = np.sort(np.concatenate([fold.split.test_seen for fold in folds]))
+    assert held_out.tolist() == sorted(row for row in parent.split.train if counts[parent.labels[row]] > 1)
+    for fold in folds:
+        assert sorted([*fold.split.train, *fold.split.test_seen]) == sorted(parent.split.train)
+        assert not len(fold.split.test_unseen)
+        assert fold.seen.tolist() == parent.seen.tolist()
+        assert fold.class_names == parent.class_names

@@ -18,6 +18,7 @@ from classnorm.metrics import (
     gzsl_scores,
     side_scores,
 )
+from classnorm.metrics.calibration import keeping_calibration
 
 Case = tuple[np.ndarray, np.ndarray, np.ndarray]
 SEEDS = pytest.mark.parametrize("seed", range(3))
@@ -277,3 +278,30 @@ def test_every_split_counts_the_same_whatever_its_size():
 def test_without_rows_on_one_side_nothing_is_chosen(seen_mask, kind):
     calibration, harmonic = choose_calibration([side_scores([[1.0, 0.0]], [0], seen_mask)], kind)
     assert calibration == Calibration() and math.isnan(harmonic)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.8, 1.0])
+@pytest.mark.parametrize("kind", ["bias", "scale"])
+def test_a_calibration_keeps_the_stated_share_of_seen_rows(kind, share):
+    generator = np.random.default_rng(7)
+    seen = np.arange(9) < 5
+    labels = np.repeat(np.arange(5), 20)
+    logits = generator.uniform(1, 2, (100, 9))
+    logits[np.arange(100), labels] += 0.7
+    calibration = keeping_calibration([side_scores(logits, labels, seen)], share, kind)
+    assert calibration.kind == kind
+    right = logits[:, seen].argmax(axis=1) == labels
+    kept = calibration.apply(logits, seen).argmax(axis=1) == labels
+    assert not kept[~right].any()
+    assert kept[right].mean() == pytest.approx(share, abs=1.5 / right.sum())
+
+
+def test_a_grid_keeps_at_least_the_stated_share_of_seen_rows():
+    sides = side_scores([[1.0, 0.83], [1.0, 0.88], [1.0, 0.93]], [0, 0, 0], [True, False])
+    assert keeping_calibration([sides], 0.5, "grid") == Calibration("scale", 0.9)
+    assert keeping_calibration([sides], 1.0, "grid") == Calibration("scale", 0.95)
+
+
+def test_without_rows_of_seen_classes_nothing_is_calibrated():
+    sides = side_scores([[1.0, 2.0]], [1], [True, False])
+    assert keeping_calibration([sides], 0.8) == Calibration()

@@ -23,6 +23,8 @@ from classnorm.report import group_results, terminal_table, write_report
 from classnorm.results.run_folder import Result
 from classnorm.training import Device, Precision, Processes, joined, pick_device, precision_notice
 
+_RECORDED = ("seed", "scores", "calibration", "validation", "train_seconds", "fit_seconds")  # of a run, in JSON
+
 
 @dataclass(frozen=True, kw_only=True)
 class Train(MethodCommand):
@@ -91,6 +93,7 @@ class Train(MethodCommand):
                 prepared.write_examples(result.folder)
             write_report(group_results(results), out / "report", f"{dataset.name}: zero-shot results")
         report = out / "report" / "index.html"
+        notice(*dict.fromkeys(text for r in results for text in r.document.get("notices", ())), quiet=self.output.quiet)
         if self.output.json:
             images = {"skipped": prepared.skipped, "report": str(report)} if prepared is not None else {}
             print_json(self._document(dataset, results) | images)
@@ -121,7 +124,10 @@ class Train(MethodCommand):
             "recipe": self.recipe,
             "config": results[0].document["config"],
             "average": "class",
-            "runs": run_records(results, "seed", "scores", "calibration", "validation", "train_seconds", "fit_seconds"),
+            "runs": [
+                {**record, "notices": result.document.get("notices", [])}
+                for record, result in zip(run_records(results, *_RECORDED), results, strict=True)
+            ],
             **mean_and_std(results),
         }
 

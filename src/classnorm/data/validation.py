@@ -10,7 +10,7 @@ import numpy as np
 from classnorm.data.dataset import IntArray, Split, ZeroShotDataset
 from classnorm.errors import DataError
 
-__all__ = ["SplitKind", "hold_out", "stratified", "validation_dataset"]
+__all__ = ["SplitKind", "hold_out", "hold_out_rows", "stratified", "validation_dataset"]
 
 SplitKind = Literal["paper", "matched"]
 
@@ -61,6 +61,24 @@ def hold_out(dataset: ZeroShotDataset, n_classes: int, row_share: float | None, 
         dataset.restricted(seen),
         name=f"{dataset.name} (without {n_held_out} classes, split {seed})",
         split=Split(rest, test_seen, np.sort(train[held_out])),
+    )
+
+
+def hold_out_rows(dataset: ZeroShotDataset, fold: int, n_folds: int) -> ZeroShotDataset:
+    """Hold out one of `n_folds` parts of the training rows of each seen class; all classes stay what they are.
+
+    A class of a single row keeps it, so the folds may be empty.
+    """
+    train = dataset.split.train
+    rows = np.random.default_rng([n_folds, len(train)]).permutation(train)
+    rows = rows[np.argsort(dataset.labels[rows], kind="stable")]
+    _, first, count = np.unique(dataset.labels[rows], return_index=True, return_counts=True)
+    rank = np.arange(len(rows)) - np.repeat(first, count)
+    held_out = (rank % n_folds == fold) & (np.repeat(count, count) > 1)
+    return replace(
+        dataset,
+        name=f"{dataset.name} (fold {fold + 1} of {n_folds})",
+        split=Split(np.sort(rows[~held_out]), np.sort(rows[held_out]), train[:0]),
     )
 
 

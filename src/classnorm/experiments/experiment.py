@@ -132,6 +132,8 @@ def _document(experiment: Experiment, fitted: CalibratedFit, scores: GZSLScores)
         "average": "class",
         "calibration": str(fitted.scorer.calibration),
         "validation": fitted.validation,
+        "training_accuracy": round(fitted.training_accuracy, 2),
+        "notices": list(fitted.notices),
         "train_seconds": round(fitted.train_seconds, 3),
         "cpu_seconds": round(fitted.cpu_seconds, 3),
         "fit_seconds": round(fitted.fit_seconds, 3),

@@ -102,8 +102,11 @@ class KernelModel(ProductModel):
     """Geometry, kernel, the coefficients between them, and a linear map of the features, initially the identity."""
 
     means: Tensor
+    shortest: Tensor | None
 
-    def __init__(self, config: KernelConfig, d_z: int, kernel: DescriptorKernel, n_seen: int) -> None:
+    def __init__(
+        self, config: KernelConfig, d_z: int, kernel: DescriptorKernel, n_seen: int, shortest: float | None = None
+    ) -> None:
         super().__init__()
         self.geometry = config.build_geometry(d_z)
         self.kernel = kernel
@@ -111,6 +114,8 @@ class KernelModel(ProductModel):
         self.coefficients = nn.Parameter(torch.zeros(kernel.basis.shape[1], k))
         self.map = nn.Parameter(torch.zeros(k, k))
         self.register_buffer("means", torch.zeros(n_seen, k))  # of the seen classes, after the geometry
+        limit = None if shortest is None else torch.tensor(shortest)
+        self.register_buffer("shortest", limit)  # None in models of version 0.1
         self.map_rate = 0.0 if config.closed_form else config.map_rate
         self.scale = config.scale
         self.length, self.hubness = config.length, config.hubness
@@ -120,6 +125,8 @@ class KernelModel(ProductModel):
         """[n_classes, d_a] → [n_classes, k + 1]; the last column is the hubness penalty."""
         raw = self.kernel(descriptors) @ self.coefficients
         length = raw.norm(dim=1, keepdim=True).clamp(min=1e-12)
+        if self.shortest is not None:
+            length = torch.maximum(length, self.shortest)
         return self._penalised(raw / length**self.length)
 
     def _penalised(self, prototypes: Tensor) -> Tensor:
@@ -167,10 +174,21 @@ class KernelModel(ProductModel):
         return F.normalize(torch.addmm(placed, placed, self.map, alpha=self.map_rate), dim=1)
 
 
+def shortest_length(n_seen: int) -> float:
+    """Prototypes shorter than this are not scaled up to unit length.
+
+    The means that they are regressed on have unit length. From a few seen classes the regression says next to nothing
+    about a class unlike all of them: what is left of its prototype is noise, which would outscore the seen classes.
+    The prototypes of seen classes have a length of about 0.8; with 20 of them all others are longer than the limit.
+    """
+    return 0.8 * min(1.0, (10 / n_seen) ** 2)
+
+
 def build(config: KernelConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> KernelModel:
     """A model to load weights into."""
     kernel = DescriptorKernel(config, d_a, *weights["kernel.basis"].shape)
-    return KernelModel(config, d_z, kernel, len(weights["means"]))
+    shortest = float(weights["shortest"]) if "shortest" in weights else None
+    return KernelModel(config, d_z, kernel, len(weights["means"]), shortest)
 
 
 def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitContext) -> Fitted:
@@ -287,7 +305,7 @@ def solve(config: KernelConfig, descriptors: Tensor, moments: FeatureMoments, se
     """
     kernel = DescriptorKernel.fit(descriptors, config, seed)
     means = moments.class_means.to(kernel.center.dtype)
-    model = KernelModel(config, means.shape[1], kernel, len(means))
+    model = KernelModel(config, means.shape[1], kernel, len(means), shortest_length(len(means)))
     model.geometry.fit_moments(moments)
     model.means.copy_(model.geometry.place(means))
     model.coefficients.copy_(ridge(kernel(descriptors), model.means, config.ridge))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ __all__ = [
     "calibration_curves",
     "calibration_values",
     "choose_calibration",
+    "keeping_calibration",
     "side_gzsl_scores",
     "side_predictions",
 ]
@@ -194,6 +195,35 @@ def choose_calibration(
         if scores[winner] > best[1]:
             best = (candidates[winner], float(scores[winner]))
     return best
+
+
+def keeping_calibration(
+    validation: Sequence[SideScores], share: float, kind: Literal["any", "scale", "bias", "grid"] = "any"
+) -> Calibration:
+    """The calibration that keeps `share` of the rows of seen classes.
+
+    Of those rows whose best seen class is the true one, this share (interpolated) is still assigned to it. It needs no
+    rows of unseen classes, and says nothing about their accuracy. Without a row to go by, no calibration.
+
+    >>> from classnorm.metrics import side_scores
+    >>> sides = side_scores([[5.0, 1.0], [4.0, 1.0], [3.0, 1.0]], labels=[0, 0, 0], seen_mask=[True, False])
+    >>> keeping_calibration([sides], share=0.75)
+    Calibration(kind='bias', value=2.5)
+    """
+    right = [_rows_of(sides, sides.is_seen & sides.seen_right) for sides in validation]
+    if kind in ("any", "bias"):
+        switches = _switches(right, "bias")  # a row stays while the bias is below
+        return Calibration("bias", float(np.quantile(switches, 1.0 - share))) if len(switches) else Calibration()
+    switches = _switches(right, "scale")  # a row stays while the scale is above
+    if not len(switches):
+        return Calibration()
+    scale = float(np.quantile(switches, share))
+    return Calibration("scale", scale if kind == "scale" else min(PAPER_SCALES, key=lambda s: (s < scale, s)))
+
+
+def _rows_of(sides: SideScores, rows: npt.NDArray[np.bool_]) -> SideScores:
+    columns = [field.name for field in fields(SideScores) if field.name != "average"]
+    return SideScores(**{name: getattr(sides, name)[rows] for name in columns}, average=sides.average)
 
 
 def _mean_harmonic(validation: Sequence[SideScores], calibration: Calibration) -> float:

@@ -64,4 +64,6 @@ def _pairs(mapping: dict[str, Any]) -> str:
 def _validation(record: dict[str, Any] | None) -> str:
     if record is None:
         return "none; the calibration was set by hand"
+    if record["harmonic"] is None:
+        return f"{record['splits']} {record['kind']} splits without rows of unseen classes"
     return f"H {record['harmonic']:.1f} on {record['splits']} {record['kind']} splits"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from classnorm.data import ZeroShotDataset
+from classnorm.errors import ModelWarning
 from classnorm.late import late_names
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.training import Device, pick_device
@@ -28,6 +30,9 @@ def fit(
 ) -> Scorer:
     """Train a method on a dataset and return its scorer, calibrated according to the recipe.
 
+    Warns (`ModelWarning`) if there are too few seen classes to calibrate, or if the model gets less than half of its
+    own training rows right.
+
     Args:
         changes: config fields that override the recipe, e.g. ``hidden=512``.
 
@@ -40,4 +45,7 @@ def fit(
     from classnorm.scoring.calibrated import fit_calibrated
 
     job = FitJob(dataset, *resolve(dataset, method, recipe, **changes), seed)
-    return fit_calibrated(job, FitContext(pick_device(device))).scorer
+    fitted = fit_calibrated(job, FitContext(pick_device(device)))
+    for text in fitted.notices:
+        warnings.warn(text, ModelWarning, stacklevel=2)
+    return fitted.scorer

@@ -5,23 +5,28 @@ from __future__ import annotations
 import importlib
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from classnorm.data import ZeroShotDataset
+from classnorm.data.validation import hold_out, hold_out_rows
 from classnorm.methods.method import VALIDATED, FitJob
 from classnorm.metrics import (
     Calibration,
     SideScores,
+    calibrated_scores,
     choose_calibration,
     expected_calibration_error,
     fit_temperature,
+    side_predictions,
     side_scores,
     softmax,
 )
-from classnorm.metrics.calibration import calibration_curves, calibration_values
+from classnorm.metrics.calibration import calibration_curves, calibration_values, keeping_calibration
 from classnorm.progress import Announce
 from classnorm.results.numbers import json_numbers
 from classnorm.scoring.novelty import Rejection, ScoredSplit, choose_rejection
@@ -32,6 +37,10 @@ __all__ = ["CalibratedFit", "ValidationFit", "fit_calibrated", "of_all", "valida
 
 _SHARING = 3  # validation splits up to which work is shared; each doubles the results to keep
 _KINDS: tuple[Literal["scale", "bias"], ...] = ("scale", "bias")
+_FEW_CLASSES = 20  # below, held-out classes say too little about the balance of seen and unseen ones
+_FOLDS = 3  # of the training rows of few classes
+_KEPT = 0.8  # share of rows that the calibration of few seen classes keeps; from benchmarks/few_classes.py --tune
+_ROWS_CHECKED = 1000  # training rows that the final model is tried on
 _MAX_LOGITS = 1 << 20  # validation logits kept to fit the temperature: some of the rows are enough for one number
 
 
@@ -49,6 +58,10 @@ class CalibratedFit:
     """The choice on validation splits and its scores there; None without validation."""
     cpu_seconds: float = 0.0
     """Of the final fit, summed over threads: unlike other times, hardly affected by what else the machine does."""
+    training_accuracy: float = math.nan
+    """Percent of (at most a thousand) training rows that the model gets right, with all classes competing."""
+    notices: tuple[str, ...] = ()
+    """Reasons not to rely on the model."""
 
 
 def fit_calibrated(job: FitJob, context: FitContext, announce: Announce = lambda stage: None) -> CalibratedFit:
@@ -64,24 +77,91 @@ def fit_calibrated(job: FitJob, context: FitContext, announce: Announce = lambda
         # The first optimizer of a process makes PyTorch import its compiler: keep that second or two out of the timing.
         importlib.import_module("torch._dynamo")
     started = time.perf_counter()
-    context = replace(context, shared=_shared_work(job))
-    chosen, validation = _calibrate(job, context, announce)
+    jobs = _validation_jobs(job)
+    context = replace(context, shared=_shared_work(jobs, job.dataset.n_rows))
+    chosen, validation = _calibrate(job, jobs, context, announce)
     progress = announce("training")
     before, cpu = time.perf_counter(), time.process_time()
     fitted = job.fit(replace(context, progress=progress))
     now, cpu_seconds = time.perf_counter(), time.process_time() - cpu
     scorer = replace(Scorer.of(job, fitted.model), **vars(chosen))
-    return CalibratedFit(scorer, fitted.history, now - before, now - started, validation, cpu_seconds)
+    accuracy = training_accuracy(scorer, job.dataset)
+    return CalibratedFit(
+        scorer,
+        fitted.history,
+        now - before,
+        now - started,
+        validation,
+        cpu_seconds,
+        accuracy,
+        _notices(job, chosen.calibration, accuracy),
+    )
 
 
-def _shared_work(job: FitJob) -> SharedWork | None:
+def training_accuracy(scorer: Scorer, dataset: ZeroShotDataset) -> float:
+    """Percent of training rows, evenly spaced ones if there are many, that are assigned to their class."""
+    train = dataset.split.train
+    rows = train[:: -(-len(train) // _ROWS_CHECKED)]
+    sides = scorer.sides(dataset.view(rows), dataset.labels[rows])
+    return 100.0 * float(np.mean(side_predictions(sides, scorer.calibration) == dataset.labels[rows]))
+
+
+def _notices(job: FitJob, calibration: Calibration, accuracy: float) -> tuple[str, ...]:
+    data, notices = job.dataset, []
+    n_seen, n_unseen = int(data.seen.sum()), int((~data.seen).sum())
+    if has_few_classes(job) and n_unseen:
+        basis = f"it keeps {100 * _KEPT:.0f} % of held-out training rows in their class"
+        notices.append(
+            f"{n_seen} seen classes are too few to measure the balance between seen and unseen classes: "
+            + (basis if calibration.kind != "none" else "without a second row per class, it is left as it is")
+            + "; how well unseen classes are recognised is not known"
+        )
+    if accuracy < 50.0:
+        notices.append(
+            f"the model gets only {accuracy:.0f} % of its own training rows right, with all {data.n_classes} classes "
+            "competing; do not rely on it: add seen classes or rows, check labels and descriptors, or try another "
+            "`method` or `calibration`"
+        )
+    return tuple(notices)
+
+
+def has_few_classes(job: FitJob) -> bool:
+    """Whether the calibration is to be validated, but there are too few seen classes to hold some out."""
+    return job.config.calibration in VALIDATED and int(job.dataset.seen.sum()) < _FEW_CLASSES
+
+
+def _is_of_rows(job: FitJob) -> bool:
+    """Whether only rows are held out for validation, no classes."""
+    return has_few_classes(job) and not job.dataset.seen.all()
+
+
+def _validation_jobs(job: FitJob) -> list[FitJob]:
+    """The fits on parts of the training rows that determine the calibration.
+
+    Of few seen classes, only rows are held out, and all unseen classes compete for them. If there are none, a class is
+    held out at a time.
+    """
+    data, config = job.dataset, job.config
+    if config.calibration not in VALIDATED:
+        return []
+    if not has_few_classes(job):
+        return [job.validation(split) for split in range(config.validation_splits)]
+    if _is_of_rows(job):
+        parts = [hold_out_rows(data, fold, _FOLDS) for fold in range(_FOLDS)]
+    elif data.n_classes > 2:
+        parts = [hold_out(data, 1, 1 / _FOLDS, seed) for seed in range(_FOLDS)]
+    else:
+        parts = []
+    return [replace(job, dataset=part) for part in parts]
+
+
+def _shared_work(jobs: Sequence[FitJob], n_rows: int) -> SharedWork | None:
     """Rows that train the same fits are in the same cell: its number has bit s if they train validation split s."""
-    config = job.config
-    if config.calibration not in VALIDATED or config.validation_splits > _SHARING:
+    if not 0 < len(jobs) <= _SHARING:
         return None
-    cells = np.zeros(job.dataset.n_rows, dtype=np.int64)
-    for split in range(config.validation_splits):
-        cells[job.validation(split).dataset.split.train] |= 1 << split
+    cells = np.zeros(n_rows, dtype=np.int64)
+    for split, job in enumerate(jobs):
+        cells[job.dataset.split.train] |= 1 << split
     return SharedWork(cells)
 
 
@@ -94,38 +174,58 @@ class _Chosen:
     rejection: Rejection | None = None
 
 
-def _calibrate(job: FitJob, context: FitContext, announce: Announce) -> tuple[_Chosen, dict[str, Any] | None]:
+def _calibrate(
+    job: FitJob, jobs: Sequence[FitJob], context: FitContext, announce: Announce
+) -> tuple[_Chosen, dict[str, Any] | None]:
     config = job.config
     if config.calibration not in VALIDATED:
         return _Chosen(Calibration.parse(config.calibration)), None
+    if not jobs:  # two classes, both seen
+        return _Chosen(Calibration()), None
     fits = []
-    for split in range(config.validation_splits):
-        progress = announce(f"validation {split + 1}/{config.validation_splits}")
+    for split, part in enumerate(jobs):
+        progress = announce(f"validation {split + 1}/{len(jobs)}")
         checkpoint = context.checkpoint and context.checkpoint.with_name(f"validation-{split}.safetensors")
-        fits.append(validate(job, split, replace(context, progress=progress, checkpoint=checkpoint)))
-    sides = [fit.sides for fit in fits]
-    calibration, harmonic = choose_calibration(sides, VALIDATED[config.calibration])
-    splits = [ScoredSplit(calibration.apply(fit.logits, fit.seen), fit.labels, fit.seen) for fit in fits]
-    scores = np.concatenate([split.scores for split in splits])
+        fits.append(_validate(part, replace(context, progress=progress, checkpoint=checkpoint)))
+    sides, kind = [fit.sides for fit in fits], VALIDATED[config.calibration]
+    if has_few_classes(job):
+        calibration = keeping_calibration(sides, _KEPT, kind)
+        harmonic = float(np.mean([calibrated_scores(part, calibration)[2] for part in sides]))
+    else:
+        calibration, harmonic = choose_calibration(sides, kind)
+    scores = np.concatenate([calibration.apply(fit.logits, fit.seen) for fit in fits])
     labels = np.concatenate([fit.labels for fit in fits])
-    temperature = 1.0 if math.isnan(harmonic) else fit_temperature(scores, labels)  # NaN: one side has no rows
-    rejection, novelty = choose_rejection(splits, temperature)
+    is_known = len(labels) > 0 if has_few_classes(job) else not math.isnan(harmonic)  # NaN: one side has no rows
+    temperature = fit_temperature(scores, labels) if is_known else 1.0
+    with_novel = fits if not _is_of_rows(job) else _with_novel_classes(job, context)
+    splits = [ScoredSplit(calibration.apply(fit.logits, fit.seen), fit.labels, fit.seen) for fit in with_novel]
+    rejection, novelty = choose_rejection(splits, temperature) if splits else (None, {})
     record = {
         "harmonic": harmonic,
-        "splits": config.validation_splits,
-        "kind": config.validation,
+        "splits": len(jobs),
+        "kind": "rows" if has_few_classes(job) else config.validation,
         "temperature": temperature,
         "ece": {
             "before": expected_calibration_error(softmax(scores), labels),
             "after": expected_calibration_error(softmax(scores, temperature), labels),
         },
         "novelty": novelty,
-        "curves": {
-            kind: calibration_curves(sides, kind, calibration_values(sides, kind, calibration)).rounded()
-            for kind in _KINDS
-        },
+        "curves": {} if math.isnan(harmonic) else _curves(sides, calibration),
     }
     return _Chosen(calibration, temperature, rejection), json_numbers(record)
+
+
+def _with_novel_classes(job: FitJob, context: FitContext) -> list[ValidationFit]:
+    """Fits with some of few classes held out, which show what rows of no known class look like."""
+    if job.dataset.seen.sum() < 3:
+        return []
+    context = replace(context, shared=None, checkpoint=None)
+    return [validate(job, split, context) for split in range(job.config.validation_splits)]
+
+
+def _curves(sides: Sequence[SideScores], chosen: Calibration) -> dict[str, dict[str, list[float]]]:
+    values = {kind: calibration_values(sides, kind, chosen) for kind in _KINDS}
+    return {kind: calibration_curves(sides, kind, values[kind]).rounded() for kind in _KINDS}
 
 
 @dataclass(frozen=True)
@@ -140,7 +240,10 @@ class ValidationFit:
 
 def validate(job: FitJob, split: int, context: FitContext) -> ValidationFit:
     """Fit on a validation split of the training rows and score the held-out rows."""
-    part = job.validation(split)
+    return _validate(job.validation(split), context)
+
+
+def _validate(part: FitJob, context: FitContext) -> ValidationFit:
     data = part.dataset
     scorer, labels = Scorer.of(part, part.fit(context).model), data.labels[data.test_rows]
     step = max(1, -(-len(labels) * data.n_classes // _MAX_LOGITS))
