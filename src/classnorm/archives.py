@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from classnorm.errors import DataError
 
-__all__ = ["Archive", "ArrayHeader", "read_arrays", "read_header", "read_npy"]
+__all__ = ["Archive", "ArrayHeader", "check_regular", "check_unpacked", "read_arrays", "read_header", "read_npy"]
 
 Array: TypeAlias = npt.NDArray[Any]
 _FREE = 1 << 30  # bytes that any archive may unpack to
@@ -92,13 +92,22 @@ def check_regular(path: Path) -> None:
         raise DataError(f"{path}: no such file") from error
 
 
+def check_unpacked(path: Path, size: int, packed: int, max_bytes: int | None) -> None:
+    """Raise if `packed` bytes of a file say that they unpack to more than is plausible, or than `max_bytes`."""
+    if size > (max(_FREE, _RATIO * packed) if max_bytes is None else max_bytes):
+        raise DataError(
+            f"{path}: unpacks to {size / 2**30:.3g} GiB from {packed / 2**20:.3g} MB, more than is allowed; "
+            f"if that is right, set `max_bytes={size}`"
+        )
+
+
 class Archive:
     """An `.npz` file. Errors are `DataError`s that name it."""
 
-    def __init__(self, path: Path, most_bytes: int | None = None) -> None:
+    def __init__(self, path: Path, max_bytes: int | None = None) -> None:
         """
         Args:
-            most_bytes: that all arrays together may take unpacked; by default 1 GiB, or 50 times the file if that is
+            max_bytes: that all arrays together may take unpacked; by default 1 GiB, or 50 times the file if that is
                 more.
         """
         check_regular(path)
@@ -113,20 +122,14 @@ class Archive:
         self._members = {info.filename.removesuffix(".npy"): info for info in self._zip.infolist()}
         if len(self._members) < len(self._zip.infolist()):
             raise DataError(f"{path}: contains an array twice; write it again")
-        self._check_sizes(most_bytes)
+        self._check_sizes(max_bytes)
 
-    def _check_sizes(self, most_bytes: int | None) -> None:
+    def _check_sizes(self, max_bytes: int | None) -> None:
         total = sum(info.file_size for info in self._members.values())
         packed = self.path.stat().st_size
-        limit = max(_FREE, _RATIO * packed) if most_bytes is None else most_bytes
-        stored = all(info.compress_type == zipfile.ZIP_STORED for info in self._members.values())
-        if stored and total > packed:
+        if total > packed and all(info.compress_type == zipfile.ZIP_STORED for info in self._members.values()):
             raise self._damaged()
-        if total > limit and not (stored and most_bytes is None):
-            raise DataError(
-                f"{self.path}: unpacks to {total / 2**30:.3g} GiB from {packed / 2**20:.3g} MB, more than is allowed; "
-                f"if that is right, set `max_bytes={total}`"
-            )
+        check_unpacked(self.path, total, packed, max_bytes)
 
     def __enter__(self) -> Archive:
         return self

@@ -275,7 +275,7 @@ def empty_matrix(folder: Path) -> Path:
         (lambda folder: raw("x", b"1 2 3")(folder), "features cannot be read from a nameless file"),
         (lambda folder: raw("x.npy", b"1 2 3")(folder), "not a readable .npy file"),
         (lambda folder: raw("x.npy", b"")(folder), "not a readable .npy file"),
-        (pickled, "not a readable .npy file"),
+        (pickled, "holds Python objects, which are never loaded"),
         (truncated, "not a readable .npy file"),
         (not_finite, r"features of row 1 \(0-based\) hold NaN"),
         (empty_matrix, "features have no columns"),

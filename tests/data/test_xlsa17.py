@@ -13,7 +13,7 @@ import scipy.io
 
 from classnorm.data import load_gbu, save_gbu
 from classnorm.data.gbu_benchmarks import recognise
-from classnorm.data.xlsa17 import read_mat
+from classnorm.data.matlab import read_mat
 from classnorm.errors import DataError
 
 Arrays = dict[str, Any]

@@ -74,9 +74,14 @@ class DataOptions:
     memory: Annotated[float, tyro.conf.arg(metavar="GIB")] = MEMORY
     """Largest part of a folder bundle to load at once, for methods that cannot read it in blocks."""
 
+    max_bytes: Annotated[int | None, optional("BYTES")] = None
+    """Most that a compressed file may unpack to (default: 1 GiB or, if that is more, 50 times the file)."""
+
     def load(self, source: str, quiet: bool = True) -> ZeroShotDataset:
         """Load a dataset and, unless quiet, print its notices."""
-        dataset = load(source, features=self.features, attributes=self.attributes, memory=self.memory)
+        dataset = load(
+            source, features=self.features, attributes=self.attributes, memory=self.memory, max_bytes=self.max_bytes
+        )
         notice(*dataset.notices, quiet=quiet)
         return dataset
 

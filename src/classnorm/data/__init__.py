@@ -40,7 +40,12 @@ _SIMULATED_ROWS = 15_000  # about the size of SUN and CUB
 
 
 def load(
-    source: str | Path, *, features: str = "res101", attributes: AttributesKey = "att", memory: float = MEMORY
+    source: str | Path,
+    *,
+    features: str = "res101",
+    attributes: AttributesKey = "att",
+    memory: float = MEMORY,
+    max_bytes: int | None = None,
 ) -> ZeroShotDataset:
     """Load and check a dataset.
 
@@ -51,6 +56,8 @@ def load(
         features: feature file in the folder, without `.mat`.
         attributes: attribute table in the folder, ``att`` or ``original_att``.
         memory: GiB of rows of a folder bundle that may be loaded at once, for methods that need them all.
+        max_bytes: that the arrays of a compressed file may take in memory; by default 1 GiB or, if that is more, 50
+            times the file.
     """
     name = str(source)
     if name in glyphs.NAMES and not (isinstance(source, Path) and source.exists()):
@@ -64,9 +71,9 @@ def load(
     if is_folder_bundle(path):
         return load_folder(path, memory)
     if path.is_dir():
-        return load_gbu(path, features, attributes)
+        return load_gbu(path, features, attributes, max_bytes)
     if path.suffix == ".npz":
-        return load_bundle(path)
+        return load_bundle(path, max_bytes)
     if path.exists():
         raise DataError(f"{path}: not a dataset; use a folder with att_splits.mat, an .npz bundle or a folder bundle")
     if path.with_name(f"{path.name}.parts").is_dir():

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from classnorm.archives import Archive
 from classnorm.data.dataset import FloatArray, ZeroShotDataset, converted_blocks
 from classnorm.data.image_table import ImageTable
 from classnorm.data.row_store import DType, Features
@@ -33,9 +34,9 @@ _OPTIONAL = ("name", "image_files", "is_train", "provenance", "attribute_names")
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-def load_bundle(path: Path) -> ZeroShotDataset:
-    """Read a bundle; large uncompressed arrays are memory-mapped."""
-    content = read_npz(path, ("features", *_KEYS), _OPTIONAL)
+def load_bundle(path: Path, max_bytes: int | None = None) -> ZeroShotDataset:
+    """Read a bundle; large uncompressed arrays are memory-mapped. `max_bytes` limits what it may unpack to."""
+    content = read_npz(path, ("features", *_KEYS), _OPTIONAL, max_bytes)
     return dataset_of(content["features"], content, path)
 
 
@@ -45,16 +46,18 @@ def dataset_of(features: Features, content: Arrays, path: Path) -> ZeroShotDatas
         features,
         content["labels"],
         content["descriptors"],
-        texts(content["class_names"]),
+        texts(content["class_names"], f"{path}: class_names"),
         train=content["train_idx"],
         test_seen=content["test_seen_idx"],
         test_unseen=content["test_unseen_idx"],
-        name="".join(texts(content["name"])) if "name" in content else path.stem,
+        name="".join(texts(content["name"], f"{path}: name")) if "name" in content else path.stem,
         where=str(path),
         provenance=provenance_of(content, path),
-        image_files=texts(content["image_files"]) if "image_files" in content else None,
+        image_files=texts(content["image_files"], f"{path}: image_files") if "image_files" in content else None,
         is_train=content.get("is_train"),
-        attribute_names=texts(content["attribute_names"]) if "attribute_names" in content else None,
+        attribute_names=texts(content["attribute_names"], f"{path}: attribute_names")
+        if "attribute_names" in content
+        else None,
     )
 
 
@@ -97,54 +100,30 @@ def write_bundle(path: Path, table: ImageTable, features: Iterable[FloatArray] |
                     np.lib.format.write_array(file, array, allow_pickle=False)
 
 
-def read_npz(path: Path, keys: tuple[str, ...], optional: tuple[str, ...] = ()) -> Arrays:
+def read_npz(path: Path, keys: tuple[str, ...], optional: tuple[str, ...] = (), max_bytes: int | None = None) -> Arrays:
     """Read arrays of an `.npz` file without unpickling; large uncompressed arrays are memory-mapped."""
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
-    try:
-        archive = np.load(path, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise DataError(f"{path}: a single array, not an .npz bundle")
-        with archive:
-            missing = [key for key in keys if key not in archive]
-            if missing:
-                raise DataError(f"{path}: the array {missing[0]!r} is missing; a bundle contains {', '.join(keys)}")
-            return {key: _mapped(path, key, archive) for key in (*keys, *optional) if key in archive}
-    except (DataError, MemoryError):
-        raise
-    except Exception as error:  # zipfile, zlib and numpy raise many types on a damaged file
-        raise DataError(f"{path}: not a readable .npz bundle; it is damaged or was not written by np.savez") from error
+    with Archive(path, max_bytes) as archive:
+        missing = [key for key in keys if key not in archive]
+        if missing:
+            raise DataError(f"{path}: the array {missing[0]!r} is missing; a bundle contains {', '.join(keys)}")
+        return {key: archive.read(key) for key in (*keys, *optional) if key in archive}
 
 
 def provenance_of(content: Arrays, path: Path) -> dict[str, str]:
     """Return the array `provenance`, strings of the form key=value, as a dict."""
-    pairs = [pair.partition("=") for pair in texts(content.get("provenance", np.array([])))]
+    pairs = [pair.partition("=") for pair in texts(content.get("provenance", np.array([])), str(path))]
     if not all(separator for _, separator, _ in pairs):
         raise DataError(f"{path}: provenance must contain strings of the form key=value")
     return {key: value for key, _, value in pairs}
 
 
-def texts(array: npt.NDArray[Any]) -> list[str]:
+def texts(array: npt.NDArray[Any], where: str = "") -> list[str]:
     """Return the entries of an array as strings, decoding bytes."""
-    return [text.decode() if isinstance(text, bytes) else str(text) for text in array.reshape(-1).tolist()]
-
-
-def _mapped(path: Path, key: str, archive: Any) -> npt.NDArray[Any]:
-    """Return an array of the archive; memory-mapped if it is uncompressed and at least 1 MB."""
-    info = archive.zip.getinfo(f"{key}.npy" if f"{key}.npy" in archive.zip.namelist() else key)
-    with archive.zip.open(info) as entry:
-        version = np.lib.format.read_magic(entry)
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read_header(entry)
-        header_length = entry.tell()
-    if dtype.hasobject:
+    try:
+        entries = [text.decode() if isinstance(text, bytes) else str(text) for text in array.reshape(-1).tolist()]
+        "".join(entries).encode()
+    except (UnicodeError, ValueError) as error:  # bytes that are no UTF-8, half a character, a code that is none
         raise DataError(
-            f"{path}: the array {key!r} holds Python objects, which are never loaded; "
-            "save numbers as numbers and names with np.array(names, dtype=str)"
-        )
-    if info.compress_type != zipfile.ZIP_STORED or info.file_size < 1 << 20:
-        return np.asarray(archive[key])
-    with path.open("rb") as file:
-        file.seek(info.header_offset + 26)  # local header: lengths of the name and the extra field
-        offset = info.header_offset + 30 + int(np.frombuffer(file.read(4), dtype="<u2").sum()) + header_length
-    return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order="F" if fortran else "C")
+            f"{where and f'{where}: '}holds names that are no text; write them as np.array(names)"
+        ) from error
+    return entries

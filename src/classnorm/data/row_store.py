@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from classnorm.archives import read_header
 from classnorm.errors import DataError
 
 __all__ = ["MEMORY", "DType", "Features", "RowStore", "RowView", "open_shard", "read_ahead", "row_blocks"]
@@ -175,15 +176,12 @@ def open_shard(path: Path) -> Shard:
 def _open_npy(path: Path) -> Shard:
     try:
         with path.open("rb") as file:
-            version = np.lib.format.read_magic(file)
-            header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = header(file)
-            offset = file.tell()
-    except (OSError, ValueError, EOFError) as error:
+            header = read_header(file)
+    except (OSError, ValueError) as error:
         raise DataError(f"{path}: not a readable .npy file; it may be damaged") from error
-    if fortran and len(shape) == 2 and min(shape) > 1:
+    if header.fortran and len(header.shape) == 2 and min(header.shape) > 1:
         raise DataError(f"{path}: is in Fortran order; save np.ascontiguousarray(rows)")
-    return _raw(path, shape, np.dtype(dtype), offset)
+    return _raw(path, header.shape, header.dtype, header.length)
 
 
 def _open_safetensors(path: Path) -> Shard:
@@ -197,13 +195,13 @@ def _open_safetensors(path: Path) -> Shard:
         entry = tensors["features"] if "features" in tensors or len(tensors) != 1 else next(iter(tensors.values()))
         shape, start = tuple(map(int, entry["shape"])), int(entry["data_offsets"][0])
         dtype = _DTYPES.get(entry["dtype"], np.dtype(np.void))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise DataError(f"{path}: not a readable safetensors file with a tensor named features") from error
     return _raw(path, shape, dtype, 8 + length + start)
 
 
 def _raw(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int) -> RawShard:
-    if len(shape) != 2 or dtype not in _DTYPES.values():
+    if len(shape) != 2 or min(shape) < 0 or dtype not in _DTYPES.values():
         raise DataError(f"{path}: must be a float16 or float32 matrix [rows, dimensions], not {dtype} of shape {shape}")
     if path.stat().st_size < offset + shape[0] * shape[1] * dtype.itemsize:
         raise DataError(f"{path}: ends before its last row; it is damaged, copy or write it again")

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from classnorm.archives import read_npy
 from classnorm.data.bundle import read_npz, texts
 from classnorm.data.dataset import FloatArray, check_array, check_distinct
-from classnorm.data.xlsa17 import read_mat
+from classnorm.data.matlab import read_mat
+from classnorm.documents import read_regular
 from classnorm.errors import DataError
 from classnorm.files import replacing, write_json
 
@@ -38,7 +40,7 @@ Named = tuple[list[str] | None, npt.NDArray[np.float64]]
 def read_features(path: Path) -> FloatArray:
     """Read features [n, d_z] from `.npy`, `.npz` (key `features`), `.mat` (GBU layout), `.csv` or `.parquet`."""
     readers: dict[str, Callable[[Path], Any]] = {
-        ".npy": _read_npy,
+        ".npy": read_npy,
         ".npz": lambda file: read_npz(file, ("features",))["features"],
         ".mat": lambda file: np.asarray(read_mat(file, ["features"])["features"]).T,
         ".csv": lambda file: _read_csv(file)[1],
@@ -128,21 +130,11 @@ def _reader(path: Path, readers: dict[str, Callable[[Path], Any]], content: str)
     return readers[path.suffix.lower()]
 
 
-def _read_npy(path: Path) -> npt.NDArray[Any]:
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: not a readable .npy file; it may be damaged") from error
-    if not isinstance(array, np.ndarray):
-        raise DataError(f"{path}: not a single array")
-    return array
-
-
 def _read_named_npy(path: Path) -> Named:
     names_file = path.with_suffix(".txt")
     if not names_file.is_file():
         raise DataError(f"{names_file}: no such file; an .npy table needs its class names there, one per line")
-    array = _read_npy(path)
+    array = read_npy(path)
     if array.dtype.kind not in "fiub":
         raise DataError(f"{path}: contains {array.dtype}, not numbers")
     return text_lines(names_file), array.astype(np.float64)
@@ -179,8 +171,8 @@ def _read_json(path: Path) -> Named:
 def json_document(path: Path) -> Any:
     """Read a JSON file; objects become tuples of (name, value), so that repeated names can be detected."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=tuple)
-    except (OSError, ValueError) as error:
+        return json.loads(read_regular(path, "use another file", most=1 << 31), object_pairs_hook=tuple)
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not readable JSON ({error})") from error
 
 

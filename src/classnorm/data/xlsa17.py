@@ -12,25 +12,28 @@ import numpy.typing as npt
 from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.dataset import Split, ZeroShotDataset, check_integers
 from classnorm.data.gbu_benchmarks import recognise
+from classnorm.data.matlab import read_mat
 from classnorm.errors import DataError
 from classnorm.files import replacing
 
-__all__ = ["AttributesKey", "load_gbu", "read_mat", "read_splits", "save_gbu"]
+__all__ = ["AttributesKey", "load_gbu", "read_splits", "save_gbu"]
 
 AttributesKey = Literal["att", "original_att"]
 
 _SPLITS = "att_splits.mat"
 _LOCATIONS = ("trainval_loc", "test_seen_loc", "test_unseen_loc")
-_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
-def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey = "att") -> ZeroShotDataset:
+def load_gbu(
+    folder: Path, features: str = "res101", attributes: AttributesKey = "att", max_bytes: int | None = None
+) -> ZeroShotDataset:
     """Read a GBU folder.
 
     Args:
         folder: contains `att_splits.mat` and the feature file.
         features: name of the feature file, without `.mat`.
         attributes: ``att`` (unit-norm columns) or ``original_att`` (raw).
+        max_bytes: that a variable may take unpacked; by default what is plausible for the size of the file.
     """
     feature_file = folder / f"{features}.mat"
     if not feature_file.is_file():
@@ -40,7 +43,7 @@ def load_gbu(folder: Path, features: str = "res101", attributes: AttributesKey =
             hint += f"; for a folder of images: `images={str(folder)!r}`"
         raise DataError(f"{feature_file}: no such file; {hint}")
     names, descriptors, split = read_splits(folder, attributes)
-    table = read_mat(feature_file, ["features", "labels"], optional=["image_files", "allclasses_names"])
+    table = read_mat(feature_file, ["features", "labels"], ["image_files", "allclasses_names"], max_bytes)
     if "allclasses_names" in table:
         file_names = _strings(table["allclasses_names"], feature_file, "allclasses_names")
         unknown = [name for name in file_names if name not in names]
@@ -102,48 +105,6 @@ def save_gbu(dataset: ZeroShotDataset, folder: Path, features: str = "features")
     for path, content in ((folder / f"{features}.mat", table), (folder / _SPLITS, splits)):
         with replacing(path) as temporary:
             scipy.io.savemat(temporary, content, do_compression=False)
-
-
-def read_mat(path: Path, keys: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Any]:
-    """Read variables of a MATLAB file (v5 or v7.3), in MATLAB's orientation."""
-    import scipy.io
-
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
-    try:
-        with path.open("rb") as file:
-            is_hdf5 = _HDF5_MAGIC in file.read(1024)  # v7.3 is HDF5 behind a 512-byte MATLAB header
-        content = (_read_v73 if is_hdf5 else scipy.io.loadmat)(path, variable_names=[*keys, *optional])
-    except MemoryError:
-        raise
-    except Exception as error:  # scipy and h5py raise many types on a damaged file
-        raise DataError(
-            f"{path}: not a readable MATLAB file ({type(error).__name__}); it may be truncated, download it again"
-        ) from error
-    missing = [key for key in keys if key not in content]
-    if missing:
-        raise DataError(f"{path}: the variable {missing[0]!r} is missing; the file must contain {', '.join(keys)}")
-    return content
-
-
-def _read_v73(path: Path, variable_names: Sequence[str]) -> dict[str, Any]:
-    import h5py
-
-    content: dict[str, Any] = {}
-    with h5py.File(path, "r") as file:
-        for key in file.keys() & set(variable_names):
-            data = file[key]
-            if data.attrs.get("MATLAB_empty"):  # stores its shape instead of values
-                content[key] = np.zeros((0, 0))
-            elif data.dtype == h5py.ref_dtype:  # a cell array of strings
-                content[key] = [_characters(file[reference]) for reference in data[()].reshape(-1)]
-            else:
-                content[key] = data[()].T  # MATLAB is column-major
-    return content
-
-
-def _characters(codes: Any) -> str:
-    return "" if codes.attrs.get("MATLAB_empty") else "".join(map(chr, codes[()].reshape(-1).tolist()))
 
 
 def _strings(cells: Any, path: Path, key: str) -> list[str]:
