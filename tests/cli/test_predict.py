@@ -303,3 +303,16 @@ def test_a_rejection_that_cannot_be_is_one_line(classnorm: Command, trained: Pat
     for share, message in ((0.05, "no thresholds for --reject"), (1.5, "--reject is 1.5; it must be between 0 and 1")):
         outcome = classnorm("predict", trained, features, "--reject", share)
         assert outcome.code == 2 and message in outcome.err and outcome.err.count("\n") == 1
+
+
+def test_coverage_adds_the_set_of_classes_that_may_be_right(
+    classnorm: Command, validated: Path, world: Any, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "x.npy", world.data.features[world.data.test_rows[:40]])
+    found = json.loads(classnorm("predict", validated, tmp_path / "x.npy", "--coverage", 0.9, "--json").out)
+    sets = Scorer.load(validated).prediction_sets(np.load(tmp_path / "x.npy"), 0.9)
+    assert [row["set"] for row in found] == sets
+    assert [row["set"][0] for row in found] == [row["class"] for row in found]
+    lines = read(classnorm("predict", validated, tmp_path / "x.npy", "--coverage", 0.9, "--reject", 0.1).out)
+    assert [row["set"].split("|") for row in lines] == sets
+    assert list(lines[0])[-2:] == ["known", "set"]

@@ -57,9 +57,9 @@ def check_positive(flag: str, value: int | None) -> None:
         raise ConfigError(f"--{flag} is {value}; it must be at least 1")
 
 
-def check_share(flag: str, value: float) -> None:
+def check_share(flag: str, value: float | None) -> None:
     """Raise if a share is not between 0 and 1."""
-    if not 0.0 < value < 1.0:
+    if value is not None and not 0.0 < value < 1.0:
         raise ConfigError(f"--{flag} is {value}; it must be between 0 and 1")
 
 

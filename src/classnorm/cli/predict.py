@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import tyro
 
 from classnorm.cli.console import notice, print_json
@@ -39,14 +40,15 @@ class Predict(Command):
       classnorm predict runs/mine/seed-0 features.npy --descriptors new_classes.csv --top 3
       classnorm predict runs/mine/seed-0 features.parquet --only okapi zebra --json
       classnorm predict runs/mine/seed-0 features.npy --top 5 --block-mb 16
-      classnorm predict runs/mine/seed-0 photos --reject 0.05
+      classnorm predict runs/mine/seed-0 photos --reject 0.05 --coverage 0.9
 
     Notes:
       Prints CSV: row or image, rank, class, score, probability, and kind (seen or
       unseen). Scores are calibrated; higher is better. Probabilities sum to 1 over
       all competing classes. Images are encoded like those that the model was
       trained on. With --reject, the column known is False for images of no known class;
-      their first answer is unknown, without score and probability.
+      their first answer is unknown, without score and probability. With --coverage, the
+      column set has the classes that may be right, best first, separated by |.
     """
 
     model: ModelArgument
@@ -59,6 +61,8 @@ class Predict(Command):
     """Number of classes per row, best first."""
     reject: Annotated[float | None, optional("SHARE")] = None
     """Answer unknown for images of no known class; this share of the images of known classes may be rejected."""
+    coverage: Annotated[float | None, optional("P")] = None
+    """Add the smallest set of classes that holds the right one with this probability, for example 0.9."""
     out: Annotated[Path | None, optional("FILE")] = None
     """Write to this .csv or .json file instead of stdout."""
     block_mb: Annotated[int, tyro.conf.arg(metavar="MB")] = 64
@@ -69,8 +73,8 @@ class Predict(Command):
     def run(self) -> None:
         check_positive("top", self.top)
         check_positive("block-mb", self.block_mb)
-        if self.reject is not None:
-            check_share("reject", self.reject)
+        check_share("reject", self.reject)
+        check_share("coverage", self.coverage)
         if self.out is not None and self.out.suffix not in (".csv", ".json"):
             raise ConfigError(f"--out {self.out}: must end in .csv or .json")
         self.encoding.check(self.inputs)
@@ -85,11 +89,14 @@ class Predict(Command):
             notice(f"{new} new class{'es' * (new != 1)} from {self.descriptors}", quiet=self.output.quiet)
         if self.only:
             scorer = scorer.only(self.only)
+        # Thresholds must exist: find out before images are encoded.
         if self.reject is not None:
-            scorer.novelty_threshold(self.reject)  # must exist, before images are encoded
+            scorer.novelty_threshold(self.reject)
+        if self.coverage is not None:
+            scorer.prediction_sets(np.empty((0, scorer.d_z)), self.coverage)
         names, features = self.encoding.read(self.model, self.inputs, scorer.d_z, self.output.quiet)
         columns = ["row" if names is None else "image", "rank", "class", "score", "probability", "kind"]
-        columns += ["known"] if self.reject is not None else []
+        columns += [name for name, value in (("known", self.reject), ("set", self.coverage)) if value is not None]
         predictions: Iterable[dict[str, Any]] = _best(scorer, features, self, names)
         if self.output.json or (self.out is not None and self.out.suffix == ".json"):
             predictions = list(predictions)
@@ -111,6 +118,7 @@ def _best(scorer: Scorer, features: Any, request: Predict, names: list[str] | No
     for part, block in row_blocks(features, _BLOCK if isinstance(features, RowStore) else max(1, len(features))):
         ranking = scorer.top(block, request.top)
         known = None if request.reject is None else scorer.known(block, request.reject)
+        sets = None if request.coverage is None else scorer.prediction_sets(block, request.coverage)
         for row, classes in enumerate(ranking.indices):
             answers = [
                 {
@@ -129,10 +137,13 @@ def _best(scorer: Scorer, features: Any, request: Predict, names: list[str] | No
                     "rank": rank + 1,
                     **answer,
                     **({} if known is None else {"known": bool(known[row])}),
+                    **({} if sets is None else {"set": sets[row]}),
                 }
 
 
 def _write_csv(predictions: Iterable[dict[str, Any]], file: Any, columns: list[str]) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(csv_cells(row[name] for name in columns) for row in predictions)
+    for row in predictions:
+        cells = row | ({"set": "|".join(row["set"])} if "set" in row else {})
+        writer.writerow(csv_cells(cells[name] for name in columns))

@@ -20,6 +20,7 @@ from classnorm.metrics.calibration import (
     side_gzsl_scores,
     side_predictions,
 )
+from classnorm.metrics.conformal import class_quantiles, surprise
 from classnorm.metrics.continual import ContinualScores, continual_scores
 from classnorm.metrics.curve import SeenUnseenCurve, SideScores, ausuc, curve_of, seen_unseen_curve, side_scores
 from classnorm.metrics.novelty import auroc, fpr_at_tpr, novelty_statistics
@@ -43,6 +44,7 @@ __all__ = [
     "choose_calibration",
     "class_accuracies",
     "class_bootstrap",
+    "class_quantiles",
     "continual_scores",
     "curve_of",
     "expected_calibration_error",
@@ -57,4 +59,5 @@ __all__ = [
     "side_predictions",
     "side_scores",
     "softmax",
+    "surprise",
 ]

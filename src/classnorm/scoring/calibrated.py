@@ -29,6 +29,7 @@ from classnorm.metrics import (
 from classnorm.metrics.calibration import calibration_curves, calibration_values, keeping_calibration
 from classnorm.progress import Announce
 from classnorm.results.numbers import json_numbers
+from classnorm.scoring.conformal import PredictionSets
 from classnorm.scoring.novelty import Rejection, ScoredSplit, choose_rejection
 from classnorm.scoring.scorer import Scorer
 from classnorm.training import FitContext, History, Processes, SharedWork, TrainingConfig
@@ -172,6 +173,7 @@ class _Chosen:
     calibration: Calibration
     temperature: float = 1.0
     rejection: Rejection | None = None
+    sets: PredictionSets | None = None
 
 
 def _calibrate(
@@ -212,7 +214,8 @@ def _calibrate(
         "novelty": novelty,
         "curves": {} if math.isnan(harmonic) else _curves(sides, calibration),
     }
-    return _Chosen(calibration, temperature, rejection), json_numbers(record)
+    sets = PredictionSets.measure(splits, temperature)
+    return _Chosen(calibration, temperature, rejection, sets), json_numbers(record)
 
 
 def _with_novel_classes(job: FitJob, context: FitContext) -> list[ValidationFit]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,10 @@ import numpy.typing as npt
 from classnorm.errors import ConfigError
 from classnorm.metrics import auroc, fpr_at_tpr, novelty_statistics
 
-__all__ = ["NoveltyScore", "Rejection", "ScoredSplit", "choose_rejection"]
+if TYPE_CHECKING:
+    from classnorm.scoring.scorer import Rows, Scorer
+
+__all__ = ["NoveltyScore", "Rejection", "ScoredSplit", "choose_rejection", "novelty", "novelty_threshold"]
 
 Floats = npt.NDArray[np.float64]
 Statistics = Mapping[str, Floats]
@@ -82,9 +85,30 @@ class Rejection:
         return cls(NoveltyScore.read(document["one_side"]), None if two_sides is None else NoveltyScore.read(two_sides))
 
 
-def check_share(share: float) -> None:
-    if not 0.0 < share < 1.0:
-        raise ConfigError(f"`reject` is {share}; it is a share of the known images, between 0 and 1")
+def novelty(scorer: Scorer, features: Rows) -> Floats:
+    """How little each row looks like any of the classes of a scorer, [n]."""
+    score = ENTROPY if scorer.rejection is None else scorer.rejection.score(scorer.seen)
+    blocks = [np.empty(0)]
+    for _, logits in scorer.logit_blocks(features):
+        scores = scorer.calibration.apply(logits, scorer.seen)
+        blocks.append(score.of(novelty_statistics(scores, scorer.seen, scorer.temperature)))
+    return np.concatenate(blocks)
+
+
+def novelty_threshold(scorer: Scorer, reject: float) -> float:
+    """The novelty that the share `reject` of known rows exceeds."""
+    if not 0.0 < reject < 1.0:
+        raise ConfigError(f"`reject` is {reject}; it is a share of the known images, between 0 and 1")
+    if scorer.rejection is None:
+        raise not_validated("reject")
+    return scorer.rejection.score(scorer.seen).threshold(reject)
+
+
+def not_validated(setting: str) -> ConfigError:
+    return ConfigError(
+        f"the model has no thresholds for `{setting}`: it is from an earlier version, or its calibration was not "
+        'chosen by validation; train it again with `calibration="validation"`'
+    )
 
 
 class ScoredSplit(NamedTuple):

@@ -16,11 +16,12 @@ from classnorm.data.dataset import FloatArray, check_descriptors, check_features
 from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError, unknown_name
 from classnorm.methods import FitJob, MethodConfig, ProductModel, ZeroShotModel
-from classnorm.metrics import Average, Calibration, SideScores, novelty_statistics, side_scores, softmax
+from classnorm.metrics import Average, Calibration, SideScores, side_scores, softmax
 from classnorm.scoring.class_explanation import explain_class
+from classnorm.scoring.conformal import PredictionSets, prediction_sets
 from classnorm.scoring.examples import Examples, Trust, add_examples, corrected, penalties
 from classnorm.scoring.explanation import explain
-from classnorm.scoring.novelty import ENTROPY, Rejection, check_share
+from classnorm.scoring.novelty import Rejection, novelty, novelty_threshold
 from classnorm.scoring.ranking import best_classes
 from classnorm.scoring.storage import save_scorer, saved_fields
 from classnorm.training import Device, pick_dtype
@@ -60,6 +61,8 @@ class Scorer:
     """Divides the calibrated scores before the softmax; changes probabilities, not predictions."""
     rejection: Rejection | None = None
     """Chosen by validation: what tells rows of no known class apart. None without validation."""
+    sets: PredictionSets | None = None
+    """From validation: how probable the right class of a row is. None without validation."""
     block_bytes: int = 1 << 26
     """Memory of a block of scores, prototypes or rows: for any number of rows, work beyond the vectors of the classes
     takes a few blocks. Much smaller ones are slower: for 20,000 classes 64 MB hold 800 rows, 8 MB only 100."""
@@ -275,28 +278,20 @@ class Scorer:
 
     def novelty(self, features: Rows) -> npt.NDArray[np.float64]:
         """How little each row looks like any of the classes, [n]; higher is more novel. Comparable between rows."""
-        rows = self._rows(features)
-        score = ENTROPY if self.rejection is None else self.rejection.score(self.seen)
-        result = np.empty(len(rows))
-        for part, block in self.logit_blocks(rows):
-            scores = self.calibration.apply(block, self.seen)
-            result[part] = score.of(novelty_statistics(scores, self.seen, self.temperature))
-        return result
+        return novelty(self, features)
 
     def novelty_threshold(self, reject: float) -> float:
         """The `novelty` above which a row is of no known class, if the share `reject` of known rows may exceed it."""
-        check_share(reject)
-        if self.rejection is None:
-            raise ConfigError(
-                "the model has no thresholds for `reject`: it is from an earlier version, or its calibration was not "
-                'chosen by validation; train it again with `calibration="validation"`'
-            )
-        return self.rejection.score(self.seen).threshold(reject)
+        return novelty_threshold(self, reject)
 
     def known(self, features: Rows, reject: float = 0.05) -> npt.NDArray[np.bool_]:
         """Whether each row is of one of the classes, [n]; about the share `reject` of those that are is missed."""
         threshold = self.novelty_threshold(reject)
         return self.novelty(features) <= threshold
+
+    def prediction_sets(self, features: Rows, coverage: float = 0.9) -> list[list[str]]:
+        """The smallest set of classes of each row, best first, that holds the right one with this probability."""
+        return prediction_sets(self, features, coverage)
 
     def explain_class(self, name: str, features: Rows | None = None, top: int = 10) -> dict[str, Any]:
         """What the model believes about a class and, given rows of it, which attributes it would need to be right.

@@ -20,6 +20,7 @@ from classnorm.files import replacing, write_json
 from classnorm.methods import METHODS, method_named
 from classnorm.metrics import Calibration
 from classnorm.results.run_folder import model_files
+from classnorm.scoring.conformal import PredictionSets
 from classnorm.scoring.examples import Examples, Trust
 from classnorm.scoring.novelty import Rejection
 from classnorm.training import Device, pick_device
@@ -64,6 +65,7 @@ def save_scorer(scorer: Scorer, folder: Path) -> Path:
             **({"undescribed": sorted(scorer.undescribed)} if scorer.undescribed else {}),
             **({} if scorer.trust is None else {"trust": asdict(scorer.trust)}),
             **({"rejection": asdict(scorer.rejection)} if scorer.rejection is not None else {}),
+            **({"sets": asdict(scorer.sets)} if scorer.sets is not None else {}),
             "sha256": hashlib.sha256(content).hexdigest(),
         },
     )
@@ -118,6 +120,7 @@ def _fields(document: dict[str, Any], tensors: dict[str, torch.Tensor], device: 
         **_optional_fields(document, descriptors.shape[1]),
         **pictures,
         "rejection": Rejection.read(document["rejection"]) if "rejection" in document else None,
+        "sets": PredictionSets.read(document["sets"]) if "sets" in document else None,
     }
 
 
