@@ -88,10 +88,11 @@ class PatientProtocol(HttpToolsProtocol):
 
 
 def config_of(settings: ServeSettings) -> uvicorn.Config:
-    """The configuration of uvicorn; workers load the models themselves."""
+    """The configuration of uvicorn. Models are loaded here, and again by each of several workers."""
+    app = create_app(settings)
     return uvicorn.Config(
-        partial(create_app, settings),
-        factory=True,
+        app if settings.workers == 1 else partial(create_app, settings),
+        factory=settings.workers > 1,
         host=settings.host,
         port=settings.port,
         workers=settings.workers,
