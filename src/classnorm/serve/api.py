@@ -17,7 +17,7 @@ from classnorm.scoring import Scorer, Top
 from classnorm.serve.batching import Batcher
 from classnorm.serve.counters import Counters
 from classnorm.serve.errors import RequestError
-from classnorm.serve.inputs import Sent, read_document, read_sent, whole_number
+from classnorm.serve.inputs import Sent, read_document, read_sent, share, whole_number
 from classnorm.serve.models import Rows, Served
 from classnorm.serve.projection import Projection
 from classnorm.serve.saving import export_model, save_model
@@ -59,18 +59,21 @@ class Api:
     async def predict(self, request: Request) -> Response:
         sent, visit = await read_sent(request, self.limits), self._visit(request)
         k = whole_number(sent.fields.get("top", _DEFAULT_TOP), "top", self.limits.top)
+        reject = share(sent.fields.get("reject"), "reject")
         chosen = self._chosen(sent.fields.get("model"))
-        answers = [await self._predicted(served, visit, sent, k) for served in chosen]
+        answers = [await self._predicted(served, visit, sent, k, reject) for served in chosen]
         others = {"models": answers} if len(chosen) > 1 else {}
         return JSONResponse(answers[0] | others)
 
-    async def _predicted(self, served: Served, visit: Visit, sent: Sent, k: int) -> dict[str, Any]:
+    async def _predicted(
+        self, served: Served, visit: Visit, sent: Sent, k: int, reject: float | None
+    ) -> dict[str, Any]:
         scorer, rows = await self._scorer_and_rows(served, visit, sent)
-        top = await self._batcher.top(scorer, rows.features, k)
+        top, known = await self._batcher.top(scorer, rows.features, k, reject)
         return {
             "model": served.name,
             "predictions": rows.spread(_named(scorer, top, len(served.scorer.class_names))),
-            "known": rows.spread([None] * len(rows.features)),
+            "known": rows.spread([None] * len(rows.features) if known is None else known.tolist()),
             **({"errors": [error or None for error in rows.errors]} if any(rows.errors) else {}),
         }
 
@@ -175,12 +178,11 @@ class Api:
         problems: list[RequestError] = []
         for served in chosen:
             try:
-                if not hasattr(served.scorer, "add_examples"):
-                    raise RequestError(400, f"{served.name} learns nothing from examples")
+                if not served.takes_examples:
+                    raise RequestError(400, f"{served.name} cannot learn from examples: its method does not allow it")
                 if name not in visit.scorer(served).class_names:
                     raise RequestError(404, f"no class {name[:100]!r}")
                 features = served.rows(sent, self.limits).features.astype(np.float32)
-                served.scorer.only(served.scorer.class_names[:1])  # a model that cannot take them raises here
                 rows.append((served, features))
             except RequestError as error:
                 problems.append(error)
@@ -235,7 +237,7 @@ class Api:
         }
         if sent is not None:
             rows = await self._in_thread(served.rows, sent, self.limits)
-            top = await self._batcher.top(scorer, rows.features, min(self.limits.top, len(scorer.class_names)))
+            top, _ = await self._batcher.top(scorer, rows.features, min(self.limits.top, len(scorer.class_names)))
             points = Projection.points(places, top).tolist()
             answer["points"] = rows.spread([{"x": x, "y": y} for x, y in points])
         return JSONResponse(answer)

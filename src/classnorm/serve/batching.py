@@ -17,9 +17,13 @@ from classnorm.serve.counters import Counters
 if TYPE_CHECKING:
     from classnorm.scoring import Scorer
 
-__all__ = ["Batcher"]
+__all__ = ["Batcher", "Known"]
 
 _MOST_ROWS = 8192  # of a forward pass
+
+
+Known = npt.NDArray[np.bool_] | None
+"""Whether each row is of one of the classes; None if that was not asked, or the model cannot tell."""
 
 
 @dataclass(eq=False)
@@ -27,7 +31,10 @@ class _Waiting:
     scorer: Scorer
     rows: npt.NDArray[Any]
     k: int
-    answer: asyncio.Future[Top] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    reject: float | None
+    answer: asyncio.Future[tuple[Top, Known]] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
 
 
 class Batcher:
@@ -39,9 +46,11 @@ class Batcher:
         self._waiting: list[_Waiting] = []
         self._running: asyncio.Task[None] | None = None
 
-    async def top(self, scorer: Scorer, rows: npt.NDArray[Any], k: int) -> Top:
-        """`Scorer.top` of checked rows."""
-        waiting = _Waiting(scorer, rows, k)
+    async def top(
+        self, scorer: Scorer, rows: npt.NDArray[Any], k: int, reject: float | None = None
+    ) -> tuple[Top, Known]:
+        """`Scorer.top` and `Scorer.known` of checked rows."""
+        waiting = _Waiting(scorer, rows, k, reject if scorer.rejection is not None else None)
         self._waiting.append(waiting)
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
@@ -86,16 +95,18 @@ class Batcher:
         self._thread.shutdown(wait=True)
 
 
-def _forward(batch: Sequence[_Waiting]) -> list[Top | Exception]:
+def _forward(batch: Sequence[_Waiting]) -> list[tuple[Top, Known] | Exception]:
     if not batch:
         return []
-    k = max(waiting.k for waiting in batch)
+    scorer = batch[0].scorer
     rows = batch[0].rows if len(batch) == 1 else np.concatenate([waiting.rows for waiting in batch])
-    top = batch[0].scorer.top(rows, k)
+    top = scorer.top(rows, max(waiting.k for waiting in batch))
+    is_asked = any(waiting.reject is not None for waiting in batch)
+    novelty = scorer.novelty(rows) if is_asked else np.empty(0)
+    answers: list[tuple[Top, Known] | Exception] = []
     ends = np.cumsum([len(waiting.rows) for waiting in batch])
-    parts: list[Top | Exception] = []
     for waiting, end in zip(batch, ends, strict=True):
-        part = slice(end - len(waiting.rows), end)
-        k = waiting.k
-        parts.append(Top(top.indices[part, :k], top.scores[part, :k], top.probabilities[part, :k]))
-    return parts
+        part, k = slice(end - len(waiting.rows), end), waiting.k
+        known = None if waiting.reject is None else novelty[part] <= scorer.novelty_threshold(waiting.reject)
+        answers.append((Top(top.indices[part, :k], top.scores[part, :k], top.probabilities[part, :k]), known))
+    return answers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -20,7 +21,7 @@ from classnorm.errors import DataError
 from classnorm.serve.errors import RequestError
 from classnorm.serve.settings import Limits
 
-__all__ = ["Picture", "Sent", "read_document", "read_sent", "whole_number"]
+__all__ = ["Picture", "Sent", "read_document", "read_sent", "share", "whole_number"]
 
 _NPY = ("application/x-npy", "application/octet-stream", "application/npy")
 _LARGEST_FIELD = 1 << 16  # bytes of a text field of a form
@@ -89,6 +90,17 @@ def whole_number(value: Any, name: str, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise RequestError(400, f"{name} must be a whole number from 1 to {most}")
     return value
+
+
+def share(value: Any, name: str) -> float | None:
+    """A number between 0 and 1, also as text, or None."""
+    try:
+        number = None if value is None or isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if value is not None and (number is None or not 0 < number < 1):
+        raise RequestError(400, f"{name} must be a number between 0 and 1")
+    return number
 
 
 def _matrix(features: Any) -> npt.NDArray[Any]:

@@ -81,6 +81,10 @@ class Served:
     def takes_images(self) -> bool:
         return self.encoder is not None or self.preset is not None
 
+    @property
+    def takes_examples(self) -> bool:
+        return self.scorer.model.example_space() is not None
+
     @cached_property
     def attribute_names(self) -> tuple[str, ...] | None:
         if self.scorer.attribute_names is None and self.preset is not None:
@@ -230,7 +234,7 @@ class Served:
             "takes_images": self.takes_images,
             "speaks_text": self.text_encoder is not None,
             "explains": len(scorer.class_names) > 1,
-            "takes_examples": hasattr(scorer, "add_examples"),
+            "takes_examples": self.takes_examples,
             "thumbnails": bool(self.preset or self.thumbnails),
             "glyphs": None if self.preset is None else _glyph_parts(self.preset),
         }
