@@ -21,6 +21,7 @@ _COMMANDS = {
     "evaluate": ("evaluate:Evaluate", "score a saved model on a dataset"),
     "predict": ("predict:Predict", "classify images or features, also into new classes"),
     "explain": ("explain:Explain", "say which attributes speak for an answer"),
+    "add-class": ("add_class:AddClass", "add classes to a model for good"),
     "search": ("search:Search", "choose hyperparameters on validation classes"),
     "continual": ("continual:Continual", "learn a stream of classes, task by task"),
     "reproduce": ("reproduce:Reproduce", "regenerate tables and figures of the paper"),

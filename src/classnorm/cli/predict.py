@@ -14,9 +14,9 @@ import tyro
 
 from classnorm.cli.console import notice, print_json
 from classnorm.cli.model_inputs import InputOptions, InputsArgument
+from classnorm.cli.new_classes import with_new_classes
 from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive, check_share, optional
 from classnorm.data.row_store import RowStore, row_blocks
-from classnorm.data.table_files import read_descriptors
 from classnorm.errors import ConfigError
 from classnorm.escapes import csv_cells
 from classnorm.files import replacing, write_json
@@ -54,7 +54,8 @@ class Predict(Command):
     model: ModelArgument
     inputs: InputsArgument
     descriptors: Annotated[Path | None, optional("FILE")] = None
-    """New classes: .csv, .parquet, .json, .npy (names in a .txt file beside it) or the .npz of classnorm describe."""
+    """New classes: .csv, .parquet, .json, .npy (names in a .txt file beside it), .npz of classnorm describe, or text
+    like that of train --descriptions, if the model was trained with text."""
     only: Annotated[tuple[str, ...], optional("NAME…")] = ()
     """Choose among these classes only."""
     top: int = 1
@@ -83,10 +84,7 @@ class Predict(Command):
 
         scorer = replace(Scorer.load(self.model, self.encoding.device), block_bytes=self.block_mb << 20)
         if self.descriptors is not None:
-            known = len(scorer.class_names)
-            scorer = scorer.add_classes(read_descriptors(self.descriptors), str(self.descriptors))
-            new = len(scorer.class_names) - known
-            notice(f"{new} new class{'es' * (new != 1)} from {self.descriptors}", quiet=self.output.quiet)
+            scorer = with_new_classes(scorer, self.descriptors, self.output.quiet)
         if self.only:
             scorer = scorer.only(self.only)
         # Thresholds must exist: find out before images are encoded.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -173,6 +174,15 @@ class ZeroShotDataset:
     def described_by(self) -> dict[str, str]:
         """The text encoder and the templates of the descriptors, from the provenance; empty for attributes."""
         return {key: self.provenance[key] for key in TEXT_PROVENANCE if key in self.provenance}
+
+    @property
+    def encoder_record(self) -> dict[str, Any] | None:
+        """The record of the encoder of the features, from the provenance; None if unknown."""
+        try:
+            record = json.loads(self.provenance.get("encoder", "null"))
+        except ValueError:  # a custom bundle may have free text here
+            return None
+        return record if isinstance(record, dict) else None
 
     @cached_property
     def benchmark(self) -> str | None:

@@ -30,7 +30,7 @@ from classnorm.data.table_files import (
 from classnorm.data.xlsa17 import read_splits
 from classnorm.errors import DataError
 
-__all__ = ["Descriptions", "match_names", "read_descriptions", "readable_name"]
+__all__ = ["Descriptions", "match_names", "read_descriptions", "readable_name", "respelled"]
 
 _NAME_COLUMNS = ("name", "class", "class_name", "classname", "label", "species", "category")
 _SUFFIXES = (".txt", ".csv", ".parquet", ".json", ".npz", ".npy")
@@ -160,6 +160,27 @@ def match_names(names: Sequence[str], source: str, known: Sequence[str], where: 
         same = _some([name for name, position in zip(names, positions, strict=True) if position == repeated[0]])
         raise DataError(f"{source}: {same} all match the class {known[repeated[0]]!r} of {where}; merge them")
     return positions
+
+
+def respelled(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Replace each of `names` by the one of `known` that is the same name in another spelling, if there is one.
+
+    Numbers and single letters have one spelling: "a" and "A", "1" and "-1" are different classes.
+
+    >>> respelled(["014.Indigo_bunting", "Okapi"], ["Painted Bunting", "Indigo Bunting"])
+    ['Indigo Bunting', 'Okapi']
+    """
+    exact: dict[str, str] = {}
+    spellings: dict[str, list[str]] = {}
+    for name in known:
+        exact[name] = name
+        spellings.setdefault(_key(name), []).append(name)
+
+    def spelled(name: str) -> str:
+        alike = [] if is_number(name) or len(_key(name)) < 2 else spellings.get(_key(name), [])
+        return alike[0] if len(alike) == 1 else name  # of several, `known` tells spellings apart
+
+    return [exact.get(name) or spelled(name) for name in names]
 
 
 def _key(name: str) -> str:

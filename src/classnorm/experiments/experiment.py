@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import shutil
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -146,10 +145,10 @@ def _document(experiment: Experiment, fitted: CalibratedFit, scores: GZSLScores)
 
 def _write_encoder(folder: Path, dataset: ZeroShotDataset) -> None:
     """Write the encoder of the features, if the dataset names it, so that the model can classify images."""
-    (folder / ENCODER).unlink(missing_ok=True)
-    if "encoder" in dataset.provenance:
-        with suppress(ValueError):  # a custom bundle may have free text here
-            write_json(folder / ENCODER, json.loads(dataset.provenance["encoder"]))
+    if dataset.encoder_record is None:
+        (folder / ENCODER).unlink(missing_ok=True)
+    else:
+        write_json(folder / ENCODER, dataset.encoder_record)
 
 
 def score(scorer: Scorer, dataset: ZeroShotDataset, processes: Processes = ALONE) -> tuple[SideScores, GZSLScores]:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 
 from classnorm.data.dataset import FloatArray, check_descriptors, check_features
+from classnorm.data.descriptions import respelled
 from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError, unknown_name
 from classnorm.methods import FitJob, MethodConfig, ProductModel, ZeroShotModel
@@ -70,6 +71,8 @@ class Scorer:
     attribute_names: tuple[str, ...] | None = None  # [d_a], columns of the descriptors
     described_by: Mapping[str, str] = field(default_factory=dict)
     """The text encoder and the templates that made the descriptors; empty for attributes and if unknown."""
+    encoder: Mapping[str, Any] | None = None
+    """The record of the image encoder that made the features (`Encoder.record`), if known."""
 
     examples: Examples = field(default_factory=Examples)
     """Labelled pictures that correct the prototypes of their classes."""
@@ -94,6 +97,7 @@ class Scorer:
             data.d_z,
             attribute_names=data.attribute_names,
             described_by=data.described_by,
+            encoder=data.encoder_record,
         )
 
     def __repr__(self) -> str:
@@ -343,6 +347,7 @@ class Scorer:
                 )
         table = check_descriptors(vectors, names, where)
         position = {name: i for i, name in enumerate(self.class_names)}
+        given, names = names, respelled(names, self.class_names)
         new, known = [], np.array(self.descriptors)
         for i, name in enumerate(names):
             if name not in position:
@@ -350,8 +355,10 @@ class Scorer:
             elif name in self.undescribed:
                 known[position[name]] = table[i]
             elif not np.allclose(table[i], self.descriptors[position[name]], rtol=1e-4, atol=1e-6):
+                spelling = f" (as {name!r})" if name != given[i] else ""
                 raise DataError(
-                    f"{where}: class {name!r} is known to the model with another descriptor; rename the new one"
+                    f"{where}: class {given[i]!r} is known to the model{spelling} with another descriptor; rename the "
+                    "new one"
                 )
         if not new and not self.undescribed.intersection(names):
             return self

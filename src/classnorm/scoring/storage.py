@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from classnorm.errors import ClassNormError, ModelError
 from classnorm.files import replacing, write_json
 from classnorm.methods import METHODS, method_named
 from classnorm.metrics import Calibration
-from classnorm.results.run_folder import model_files
+from classnorm.results.run_folder import ENCODER, encoder_file, model_files, read_encoder
 from classnorm.scoring.conformal import PredictionSets
 from classnorm.scoring.examples import Examples, Trust
 from classnorm.scoring.novelty import Rejection
@@ -36,7 +37,7 @@ _PICTURES = ("examples", "unlabelled")
 
 
 def save_scorer(scorer: Scorer, folder: Path) -> Path:
-    """Write `model.safetensors` and `model.json` into `folder`, and return it."""
+    """Write `model.safetensors`, `model.json` and, if known, `encoder.json` into `folder`, and return it."""
     tensors = {f"model.{name}": t.detach().cpu().contiguous() for name, t in scorer.model.state_dict().items()}
     tensors["descriptors"] = torch.from_numpy(np.array(scorer.descriptors))  # a copy: memory maps are read-only
     for kind in _PICTURES:
@@ -44,6 +45,8 @@ def save_scorer(scorer: Scorer, folder: Path) -> Path:
             tensors[f"{kind}.counts"] = torch.from_numpy(np.array(pictures.counts))
             tensors[f"{kind}.sums"] = torch.from_numpy(np.array(pictures.sums))
     content = save_tensors(tensors)
+    if scorer.encoder is not None:
+        write_json(folder / ENCODER, dict(scorer.encoder))
     with replacing(folder / "model.safetensors") as temporary:
         temporary.write_bytes(content)
     write_json(
@@ -83,7 +86,7 @@ def saved_fields(path: Path, device: Device) -> dict[str, Any]:
                 f"{folder}: trained with the unknown method {document['method']!r}; if it is from a plug-in, load "
                 "that first (`plugin`)"
             )
-        return _fields(document, load_tensors(content), device)
+        return _fields(document, load_tensors(content), device) | {"encoder": _encoder(folder)}
     except ClassNormError:
         raise
     except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
@@ -122,6 +125,13 @@ def _fields(document: dict[str, Any], tensors: dict[str, torch.Tensor], device: 
         "rejection": Rejection.read(document["rejection"]) if "rejection" in document else None,
         "sets": PredictionSets.read(document["sets"]) if "sets" in document else None,
     }
+
+
+def _encoder(folder: Path) -> dict[str, Any] | None:
+    """The encoder record beside a model. Only images need it, so a damaged one is not an error here."""
+    with suppress(ModelError):
+        return read_encoder(folder) if encoder_file(folder).is_file() else None
+    return None
 
 
 def _pictures(kind: str, document: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Examples:

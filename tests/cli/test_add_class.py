@@ -1,0 +1,129 @@
+"""`classnorm add-class`, and new classes of `predict`: from numbers and from text, in whatever spelling."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from classnorm.scoring import Scorer
+
+Command = Callable[..., Any]
+
+SMALL = ("--encoder", "convnet", "--size", 32, "--device", "cpu", "--method", "kernel", "--calibration", "none")
+
+
+@pytest.fixture
+def table(world: Any, tmp_path: Path) -> Path:
+    """Descriptors of the classes that the training did not know."""
+    path = tmp_path / "new.csv"
+    path.write_text("\n".join(f"{name},{','.join(map(str, row))}" for name, row in world.descriptors.items()))
+    return path
+
+
+@pytest.fixture
+def spoken(
+    classnorm: Command, shapes: Path, said: Path, bag_of_words: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Path:
+    """A model of shapes described in words; it has not heard of yellow bars."""
+    monkeypatch.setattr("classnorm.cli.train.write_report", lambda *_: [])
+    shutil.rmtree(shapes / "yellow_bar")
+    known = tmp_path / "known.csv"
+    known.write_text("\n".join(line for line in said.read_text().splitlines() if not line.startswith("Yellow bar")))
+    flags = ["--descriptions", known, "--template", "a {}", "--out", tmp_path / "out", "--quiet"]
+    outcome = classnorm("train", "--images", shapes, *SMALL, *flags)
+    assert outcome.code == 0, outcome.err
+    return tmp_path / "out" / "seed-0"
+
+
+def test_a_new_model_knows_the_new_classes_and_answers_as_predict_with_descriptors_does(
+    classnorm: Command, trained: Path, world: Any, table: Path, tmp_path: Path
+) -> None:
+    outcome = classnorm("add-class", trained, "--descriptors", table, "--out", tmp_path / "more", "--json")
+    assert outcome.code == 0, outcome.err
+    document = json.loads(outcome.out)
+    assert document == {"model": str(tmp_path / "more"), "new": list(world.descriptors), "classes": 40}
+    np.save(tmp_path / "rows.npy", world.features)
+    there = classnorm("predict", tmp_path / "more", tmp_path / "rows.npy", "--quiet").out
+    assert there == classnorm("predict", trained, tmp_path / "rows.npy", "--descriptors", table, "--quiet").out
+    again = classnorm("add-class", trained, "--descriptors", table, "--out", tmp_path / "more")
+    assert again.code == 2 and "exists; choose another folder" in again.err
+
+
+def test_the_new_model_keeps_the_encoder_and_reads_text(
+    classnorm: Command, spoken: Path, shapes: Path, tmp_path: Path
+) -> None:
+    text = tmp_path / "new.csv"
+    text.write_text("name,description\nYellow bar,yellow bar\n")
+    outcome = classnorm("add-class", spoken, "--descriptors", text, "--out", tmp_path / "more")
+    assert outcome.code == 0 and "1 new class from" in outcome.err, outcome.err
+    assert (tmp_path / "more" / "encoder.json").read_text() == (spoken / "encoder.json").read_text()
+    old, new = Scorer.load(spoken), Scorer.load(tmp_path / "more")
+    assert new.class_names == (*old.class_names, "Yellow bar") and new.described_by == old.described_by
+    answers = classnorm("predict", tmp_path / "more", shapes / "red_bar", "--top", 12, "--quiet").out
+    assert {row["class"] for row in csv.DictReader(io.StringIO(answers))} == set(new.class_names)
+    assert answers == classnorm(
+        "predict", spoken, shapes / "red_bar", "--top", 12, "--descriptors", text, "--quiet"
+    ).out  # fmt: skip
+
+
+def test_text_is_encoded_with_the_templates_of_the_training(
+    classnorm: Command, spoken: Path, bag_of_words: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "new.txt").write_text("Yellow_bar\n")
+    classnorm("add-class", spoken, "--descriptors", tmp_path / "new.txt", "--out", tmp_path / "more")
+    assert bag_of_words.calls[-1] == ["a Yellow bar"]
+
+
+@pytest.mark.parametrize(("flags", "message"), [
+    (["--template", "one {}"], "made with the templates 'one {}', those of the model with 'a {}'"),
+    ([], "made with the templates '{}', those of the model with 'a {}'"),
+])  # fmt: skip
+def test_descriptors_made_otherwise_than_those_of_the_model_are_refused(
+    classnorm: Command, spoken: Path, tmp_path: Path, flags: list[str], message: str
+) -> None:
+    (tmp_path / "new.txt").write_text("Yellow bar\n")
+    classnorm("describe", tmp_path / "new.txt", *flags, "--out", tmp_path / "new.npz")
+    outcome = classnorm("add-class", spoken, "--descriptors", tmp_path / "new.npz", "--out", tmp_path / "more")
+    assert outcome.code == 2 and message in outcome.err and not (tmp_path / "more").exists()
+    classnorm("describe", tmp_path / "new.txt", "--template", "a {}", "--out", tmp_path / "new.npz")
+    assert classnorm("add-class", spoken, "--descriptors", tmp_path / "new.npz", "--out", tmp_path / "more").code == 0
+
+
+def test_another_text_encoder_is_refused(
+    classnorm: Command, spoken: Path, bag_of_words: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "new.txt").write_text("Yellow bar\n")
+    other = {"name": "letters", "weights": "none", "sha256": "other"}
+    with monkeypatch.context() as patch:
+        patch.setattr(bag_of_words, "record", lambda: other)
+        classnorm("describe", tmp_path / "new.txt", "--template", "a {}", "--out", tmp_path / "new.npz")
+        refused = classnorm("add-class", spoken, "--descriptors", tmp_path / "new.txt", "--out", tmp_path / "more")
+        assert refused.code == 2 and "is not the one that the model's descriptors were made with" in refused.err
+    outcome = classnorm("add-class", spoken, "--descriptors", tmp_path / "new.npz", "--out", tmp_path / "more")
+    assert outcome.code == 2 and "the text encoder 'letters', those of the model with 'words'" in outcome.err
+
+
+def test_a_known_class_in_another_spelling_stays_one_class(trained: Path, world: Any) -> None:
+    scorer = Scorer.load(trained, "cpu")
+    name, row = scorer.class_names[3], scorer.descriptors[3]
+    same = scorer.add_classes({name.upper().replace("_", " "): row, "Okapi": row + 1})
+    assert same.class_names == (*scorer.class_names, "Okapi")
+    with pytest.raises(Exception, match=rf"is known to the model \(as '{name}'\) with another descriptor"):
+        scorer.add_classes({name.upper(): row + 1})
+    letters = scorer.add_classes({"a": row + 1, "A": row + 2}).add_classes({"B": row + 3}).add_classes({"b": row + 4})
+    assert letters.class_names[-4:] == ("a", "A", "B", "b")
+
+
+def test_saving_a_loaded_model_keeps_the_encoder(spoken: Path, tmp_path: Path) -> None:
+    scorer = Scorer.load(spoken)
+    row = scorer.descriptors[0] + scorer.descriptors[1]
+    scorer.add_classes({"Yellow bar": row}).save(tmp_path / "copy")
+    assert json.loads((tmp_path / "copy" / "encoder.json").read_text())["name"] == "convnet"
