@@ -151,7 +151,7 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
     "not text": ("x.txt", b"\xff\xfe\x00", "not readable as UTF-8 text"),
     "empty csv": ("x.csv", "", "contains no rows"),
     "header only": ("x.csv", "name,text\n", "holds no class"),
-    "damaged csv": ("x.csv", b"name,text\nowl,\xff\xfe\n", "not a readable CSV file"),
+    "damaged csv": ("x.csv", b"name,text\nowl,\x81\n", "not a readable CSV file"),
     "no header": (
         "x.csv",
         "owl,a bird\nox,a beast\n",

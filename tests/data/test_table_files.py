@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from classnorm.data.descriptions import read_descriptions
 from classnorm.data.table_files import read_descriptors, read_features
 from classnorm.errors import DataError
 
@@ -216,7 +217,7 @@ def parquet_with_dates(folder: Path) -> Path:
         (csv_text("name,size\n"), "contains no rows"),
         (csv_text(""), "contains no rows"),
         (csv_text("okapi\nzebra\n"), "contains no"),
-        (raw("new.csv", b"okapi,1,\xff\xfe\n"), "not a readable CSV file"),
+        (raw("new.csv", b"okapi,1,\x81\n"), "not a readable CSV file"),
         (json_text("[1, 2]"), "must contain"),
         (json_text("{}"), "must contain"),
         (json_text('{"okapi": [1, 2'), "not readable JSON"),
@@ -298,3 +299,44 @@ def test_an_npz_file_without_features_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=TABLE)
     with pytest.raises(DataError, match=r"x\.npz: the array 'features' is missing"):
         read_features(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
+@pytest.mark.parametrize(
+    ("header", "separator", "comma"),
+    [(True, ",", "."), (True, ";", "."), (True, ";", ","), (True, "\t", "."), (True, "\t", ","), (False, ";", ",")],
+)
+def test_tables_of_spreadsheets_are_read_whatever_their_separator(tmp_path, encoding, header, separator, comma):
+    rows = [["Grünfink", "0.5", "1", "-2.25e-1"], ["Möwe", "3", "0.125", "7"]]
+    lines = [["name", "wing", "beak", "tail"]] * header + [[cell.replace(".", comma) for cell in row] for row in rows]
+    if comma == "," and separator == "\t":
+        lines[1:] = rows  # decimal commas belong to semicolons
+    path = tmp_path / "table.csv"
+    path.write_text("\r\n".join(separator.join(line) for line in lines), encoding=encoding)
+    table = read_descriptors(path)
+    assert {name: vector.tolist() for name, vector in table.items()} == {
+        "Grünfink": [0.5, 1.0, -0.225],
+        "Möwe": [3.0, 0.125, 7.0],
+    }
+
+
+def test_a_comma_within_text_separates_nothing_in_a_file_of_semicolons(tmp_path):
+    path = tmp_path / "sentences.csv"
+    path.write_text("name;description\nwren;small, brown\n")
+    assert read_descriptions(path).sentences == (("small, brown",),)
+
+
+def test_an_empty_cell_is_named_by_class_and_column(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("name,wing,beak\nwren,1,2\ntern,3,\n")
+    for read in (read_descriptors, read_descriptions):
+        with pytest.raises(DataError, match="class 'tern' has no number in the column 'beak'; fill in the empty cell"):
+            read(path)
+
+
+def test_a_message_does_not_quote_hundreds_of_columns(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("|".join(f"attribute {i}" for i in range(312)) + "\nwren|is|small\n")
+    with pytest.raises(DataError, match="separator: comma, semicolon or tab") as caught:
+        read_descriptions(path)
+    assert len(str(caught.value)) < 300 + len(str(path))

@@ -25,6 +25,7 @@ from classnorm.data.table_files import (
     json_document,
     parquet_columns,
     read_descriptors,
+    shortened,
     text_lines,
 )
 from classnorm.data.xlsa17 import read_splits
@@ -235,14 +236,14 @@ def _of_csv(path: Path) -> Descriptions:
         return _of_descriptors(path, rows[0][1:] if is_header(rows[0]) else ())
     if rows[0][0].strip().casefold() not in _NAME_COLUMNS:
         raise DataError(
-            f"{path}: the first line must name the columns, the first of them name or class, not {rows[0][0]!r}; "
-            "for example name,description"
+            f"{path}: the first line must name the columns, the first of them name or class, not "
+            f"{shortened(rows[0][0])}; for example name,description (separator: comma, semicolon or tab)"
         )
     for number, row in enumerate(rows, start=1):
         if len(row) > len(rows[0]):
             raise DataError(
-                f"{path}: row {number} ({row[0]!r}) has {len(row)} cells, the first line names {len(rows[0])}; "
-                "put sentences with commas in quotes"
+                f"{path}: row {number} ({shortened(row[0])}) has {len(row)} cells, the first line names "
+                f"{len(rows[0])}; put sentences with commas in quotes"
             )
     if len(rows[0]) == 1 and all(len(row) == 1 for row in rows):
         return Descriptions.of_names([row[0] for row in rows[1:]], str(path))

@@ -21,6 +21,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from classnorm.data import glyphs
 from classnorm.data.cub import read_cub, read_cub_split
 from classnorm.data.image_table import Images, ImageTable, folder_and_file
+from classnorm.data.table_files import csv_lines
 from classnorm.errors import DataError
 
 __all__ = [
@@ -166,9 +167,8 @@ def list_images(source: Path) -> dict[str, Path] | None:
         return {str(source): source}
     if source.suffix.lower() != ".csv" or not source.is_file():
         return None
-    with source.open(encoding="utf-8-sig", errors="replace") as file:
-        if "path" not in [cell.strip() for cell in next(csv.reader([file.readline()]), [])]:
-            return None
+    if "path" not in _csv_columns(source):
+        return None
     return {image: source.parent / image for (image,) in _csv_images(source, ("path",))}
 
 
@@ -203,14 +203,23 @@ def read_image_split(path: Path, image_files: Sequence[str] | None) -> npt.NDArr
 def _csv_cells(path: Path, columns: tuple[str, ...]) -> list[tuple[int, tuple[str, ...]]]:
     """Return (line number, cells of these columns) for each row."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, skipinitialspace=True)
-            missing = [column for column in columns if column not in (reader.fieldnames or ())]
-            if missing:
-                raise DataError(f"{path}: no column {missing[0]!r}; the first line must name {' and '.join(columns)}")
-            return [(reader.line_num, tuple((row[column] or "").strip() for column in columns)) for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        lines = [(number, cells) for number, cells in csv_lines(path) if cells]
+    except csv.Error as error:
         raise DataError(f"{path}: not a readable CSV file ({error})") from error
+    header = [cell.strip() for cell in lines[0][1]] if lines else []
+    missing = [column for column in columns if column not in header]
+    if missing:
+        raise DataError(f"{path}: no column {missing[0]!r}; the first line must name {' and '.join(columns)}")
+    index = [header.index(column) for column in columns]
+    return [(number, tuple(cells[i].strip() if i < len(cells) else "" for i in index)) for number, cells in lines[1:]]
+
+
+def _csv_columns(path: Path) -> list[str]:
+    """The names in the first line; empty if it cannot be read."""
+    try:
+        return [cell.strip() for cell in next(csv_lines(path), (0, []))[1]]
+    except (DataError, csv.Error):
+        return []
 
 
 def _csv_images(path: Path, columns: tuple[str, ...]) -> list[tuple[str, ...]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from classnorm.errors import DataError
 from classnorm.files import replacing, write_json
 
 __all__ = [
+    "csv_lines",
     "csv_rows",
     "descriptor_writer",
     "is_header",
@@ -30,8 +33,11 @@ __all__ = [
     "parquet_columns",
     "read_descriptors",
     "read_features",
+    "shortened",
     "text_lines",
 ]
+
+_DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
 
 Named = tuple[list[str] | None, npt.NDArray[np.float64]]
 """Row names, or None if the first column contains numbers; and the numbers."""
@@ -179,26 +185,68 @@ def json_document(path: Path) -> Any:
 def _read_csv(path: Path) -> Named:
     rows = csv_rows(path)
     named = rows[0][0].strip().casefold() in ("name", "class")  # even if the classes are called 1, 2, 3
-    if is_header(rows[0]):
+    columns = rows[0] if is_header(rows[0]) else None
+    if columns is not None:
         rows = rows[1:]
     if not rows:
         raise DataError(f"{path}: contains no rows")
     if not named and all(is_number(row[0]) for row in rows):
-        return None, matrix(rows, path)
+        return None, matrix(rows, path, columns=columns)
     names = [row[0].strip() for row in rows]
-    return names, matrix([row[1:] for row in rows], path, names)
+    return names, matrix([row[1:] for row in rows], path, names, columns and columns[1:])
 
 
 def csv_rows(path: Path) -> list[list[str]]:
-    """Return the cells of all non-empty lines."""
+    """Return the cells of all non-empty lines; `csv_lines` says which dialects are understood."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        rows = [row for _, row in csv_lines(path) if row]
+    except csv.Error as error:
         raise DataError(f"{path}: not a readable CSV file ({error})") from error
     if not rows:
         raise DataError(f"{path}: contains no rows")
     return rows
+
+
+def csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Iterate over the rows of a CSV file: the number of the line where it ends, and the cells.
+
+    Spreadsheets write commas, semicolons or tabs between cells, in UTF-8 or the code page of Western Europe; the first
+    line and the bytes tell which. Where cells end with a semicolon, numbers may have a decimal comma.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: not a readable CSV file ({error.strerror})") from error
+    try:
+        text = _decoded(content)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not a readable CSV file; save it as CSV in UTF-8") from error
+    separator = _separator(next(iter(text.splitlines()), ""))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+    for row in reader:
+        yield reader.line_num, [_with_point(cell) for cell in row] if separator == ";" else row
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        if b"\0" in content:
+            raise
+        return content.decode("cp1252")
+
+
+def _separator(line: str) -> str:
+    """Of the cells of a line; commas of text and of decimals are none."""
+    for mark in (";", "\t"):
+        cells = next(csv.reader([line], delimiter=mark), [])
+        if len(cells) > 1 and all("," not in cell or _DECIMAL_COMMA.fullmatch(cell.strip()) for cell in cells):
+            return mark
+    return ","
+
+
+def _with_point(cell: str) -> str:
+    return cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell.strip()) else cell
 
 
 def _read_parquet(path: Path) -> Named:
@@ -248,8 +296,10 @@ def is_number(cell: Any) -> bool:
     return True
 
 
-def matrix(rows: Any, path: Path, names: list[str] | None = None) -> npt.NDArray[np.float64]:
-    """Convert rows of cells to numbers; `names` are the row names for error messages."""
+def matrix(
+    rows: Any, path: Path, names: list[str] | None = None, columns: Sequence[str] | None = None
+) -> npt.NDArray[np.float64]:
+    """Convert rows of cells to numbers; `names` and `columns` are those of rows and columns, for error messages."""
     lengths = [len(row) for row in rows]
     if not lengths or not lengths[0]:
         raise DataError(f"{path}: contains no numbers")
@@ -260,12 +310,22 @@ def matrix(rows: Any, path: Path, names: list[str] | None = None) -> npt.NDArray
         return np.array(rows, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         for i, row in enumerate(rows):
-            for value in row:
+            for j, value in enumerate(row):
+                if value is None or not str(value).strip():
+                    column = repr(columns[j]) if columns and j < len(columns) else f"{j + 1} of {len(row)}"
+                    raise DataError(
+                        f"{path}: {_row(i, names)} has no number in the column {column}; fill in the empty cell"
+                    ) from None
                 if not is_number(value):
-                    shown = textwrap.shorten(repr(value), 60, placeholder="…")
+                    shown = shortened(value)
                     hint = "; convert text to descriptors with `classnorm describe`" if names else ""
                     raise DataError(f"{path}: {_row(i, names)} contains {shown}, which is not a number{hint}") from None
         raise
+
+
+def shortened(cell: object) -> str:
+    """A cell as messages show it."""
+    return textwrap.shorten(repr(cell), 60, placeholder="…")
 
 
 def _row(row: int, names: list[str] | None) -> str:
