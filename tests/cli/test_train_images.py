@@ -294,7 +294,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(
     (tmp_path / "empty.txt").write_text("")
     names = [folder.name.replace("_", " ").replace("green circle", "gren circle") for folder in shapes.iterdir()]
     (tmp_path / "few.txt").write_text("\n".join(names))
-    (tmp_path / "bad.csv").write_bytes(b"path,label\n\xff\xfe,x\n")
+    (tmp_path / "bad.csv").write_bytes(b"path,label\n\x81,x\n")
     (tmp_path / "twice.csv").write_text("path,label\na.png,cat\na.png,dog\n")
     for colour in ("red", "green"):
         (tmp_path / "pair").mkdir(exist_ok=True)
@@ -309,3 +309,72 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(
     assert outcome.code == 2
     assert message in outcome.err and outcome.err.count("\n") == 1
     assert not (tmp_path / "out" / "features.npz").exists() and not (tmp_path / "out" / "seed-0").exists()
+
+
+def test_unseen_classes_are_chosen_by_name(train: Train, out: Path) -> None:
+    assert train("--unseen", "Blue bar", "green_circle").code == 0
+    data = load(out / "features.npz")
+    unseen = {name for name, seen in zip(data.class_names, data.seen, strict=True) if not seen}
+    assert unseen == {"blue_bar", "green_circle"}
+    assert {data.class_names[c] for c in data.labels[data.split.test_unseen]} == unseen
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--unseen", "blue_baar"], "did you mean 'blue_bar'?"),
+        (["--unseen", "blue_bar", "--hold-out", 0.2], "both --unseen and --hold-out"),
+    ],
+)
+def test_a_wrong_choice_of_unseen_classes_is_one_line(train: Train, flags: list[Any], message: str) -> None:
+    outcome = train(*flags, "--quiet")
+    assert outcome.code == 2 and message in outcome.err and len(outcome.err.strip().splitlines()) == 1
+
+
+def test_a_csv_file_may_state_the_split(
+    classnorm: Command, shapes: Path, tmp_path: Path, out: Path, bag_of_words: Any, no_report: None
+) -> None:
+    files = [file.relative_to(shapes) for file in sorted(shapes.rglob("*.png"))]
+    unseen = {"blue_bar", "red_bar"}
+    lines = ["path;label;split"]
+    for i, file in enumerate(files):
+        lines.append(f"{shapes / file};{file.parent};{'test' if file.parent.name in unseen or i % 4 == 0 else 'train'}")
+    (tmp_path / "list.csv").write_text("\n".join(lines))
+    outcome = classnorm("train", "--images", tmp_path / "list.csv", *SMALL, *KERNEL, "--out", out)
+    assert outcome.code == 0, outcome.err
+    data = load(out / "features.npz")
+    assert {name for name, seen in zip(data.class_names, data.seen, strict=True) if not seen} == unseen
+    stated = [line.rsplit(";", 1)[1] == "train" for line in lines[1:]]
+    assert np.isin(np.arange(len(files)), data.split.train).tolist() == stated
+    (tmp_path / "list.csv").write_text("\n".join(lines).replace(";train", ";dev"))
+    wrong = classnorm("train", "--images", tmp_path / "list.csv", *SMALL, *KERNEL, "--out", out)
+    assert wrong.code == 2 and "split is 'dev' on a line; it must be train or test" in wrong.err
+
+
+def test_a_labelled_folder_is_scored_entirely(classnorm: Command, train: Train, shapes: Path, out: Path) -> None:
+    assert train("--unseen", "blue_bar", "--quiet").code == 0
+    (shapes / "red_bar" / "broken.png").write_bytes(b"no image")
+    try:
+        outcome = classnorm("evaluate", out / "seed-0", shapes, "--json")
+        shown = classnorm("evaluate", out / "seed-0", shapes)
+        answers = csv.DictReader(io.StringIO(classnorm("predict", out / "seed-0", shapes, "--quiet").out))
+    finally:
+        (shapes / "red_bar" / "broken.png").unlink()
+    document = json.loads(outcome.out)
+    right = [answer["image"].split("/")[0] == answer["class"] for answer in answers]
+    assert (document["images"], document["right"]) == (100, sum(right))
+    assert document["skipped"] == ["red_bar/broken.png"]
+    by_class = {row["class"]: row for row in document["classes"]}
+    assert by_class["blue_bar"]["kind"] == "unseen" and by_class["red_bar"]["images"] == 10
+    accuracies = [row["right"] / row["images"] for row in document["classes"] if row["kind"] == "seen"]
+    assert document["scores"]["seen"] == pytest.approx(100 * np.mean(accuracies))
+    assert f"{sum(right)} of 100 images right: 90 of seen, 10 of unseen classes; 1 could not be read" in shown.out
+
+
+def test_a_folder_with_a_class_that_the_model_does_not_know_is_refused(
+    classnorm: Command, train: Train, shapes: Path, out: Path, tmp_path: Path, write_image: Any
+) -> None:
+    assert train("--unseen", "blue_bar", "--quiet").code == 0
+    write_image(tmp_path / "photos" / "red_baar" / "one.png")
+    outcome = classnorm("evaluate", out / "seed-0", tmp_path / "photos")
+    assert outcome.code == 2 and "class 'red_baar'" in outcome.err and "did you mean 'red_bar'?" in outcome.err

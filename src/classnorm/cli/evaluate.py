@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import numpy as np
+import tyro
 
 from classnorm.cli.console import print_json, print_table
-from classnorm.cli.options import Command, DataArgument, DataOptions, ModelArgument, OutputOptions, optional
-from classnorm.cli.run_options import DeviceOption
+from classnorm.cli.model_inputs import InputOptions
+from classnorm.cli.options import Command, DataOptions, ModelArgument, OutputOptions, optional
 from classnorm.data import ZeroShotDataset
+from classnorm.data.descriptions import match_names
+from classnorm.data.folder import is_folder_bundle
+from classnorm.data.image_table import ImageTable
+from classnorm.data.images import find_images
 from classnorm.errors import DataError
 from classnorm.experiments.experiment import dataset_record
-from classnorm.metrics import Calibration, side_gzsl_scores
+from classnorm.metrics import Calibration, SideScores, side_gzsl_scores, side_predictions
 from classnorm.report import SCORES, rich_table
 from classnorm.results.artifact import Table
 from classnorm.results.numbers import json_number, number_text
@@ -21,43 +30,99 @@ if TYPE_CHECKING:
     from classnorm.scoring import Scorer
 
 
+_DATA = (
+    "A dataset, as for train; or labelled images: a folder per class, or a .csv file with the columns path and label."
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(Command):
-    """Score a saved model on the test rows of a dataset; classes are matched by name.
+    """Score a saved model on the test rows of a dataset, or on all images of a folder; classes are matched by name.
 
     Examples:
       classnorm evaluate runs/glyphs/classnorm-reference/seed-0 glyphs
       classnorm evaluate runs/mine/seed-0 other.npz --average sample --json
+      classnorm evaluate runs/animals/seed-0 new_photos
     """
 
     model: ModelArgument
-    data: DataArgument
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA|IMAGES", help=_DATA)]
     average: Literal["class", "sample"] = "class"
     """Average the accuracy over classes, as is usual in zero-shot learning, or over samples."""
     calibration: Annotated[str | None, optional("SPEC")] = None
     """Replace the calibration of the model: none, scale:S or bias:B."""
-    device: DeviceOption = "auto"
+    image: InputOptions
     dataset: DataOptions
     output: OutputOptions
 
     def run(self) -> None:
         calibration = None if self.calibration is None else Calibration.parse(self.calibration)
         model_files(self.model)  # must exist
-        dataset = self.dataset.load(self.data, self.output.quiet)
+        path = Path(self.data)
+        table = find_images(path) if _has_images(path) else None
+        dataset = self.dataset.load(self.data, self.output.quiet) if table is None else None
+        if table is not None:
+            self.image.check([path])
         from classnorm.scoring import Scorer  # PyTorch
 
-        scorer = Scorer.load(self.model, self.device)
+        scorer = Scorer.load(self.model, self.image.device)
         if calibration is not None:
             scorer = scorer.calibrated(calibration)
+        if table is not None:
+            self._score_images(scorer, table)
+            return
+        assert dataset is not None
         scorer = _for_dataset(scorer, dataset)
         rows = dataset.test_rows
         sides = scorer.sides(dataset.view(rows), dataset.labels[rows], self.average)
+        self._print(scorer, sides, dataset.name, {"dataset": dataset_record(dataset)})
+
+    def _score_images(self, scorer: Scorer, table: ImageTable) -> None:
+        """Score all images that can be read."""
+        present = np.unique(table.labels)
+        names = [table.class_names[c] for c in present]
+        positions = match_names(names, self.data, scorer.class_names, str(self.model))
+        images = dict(zip(table.files, cast(Sequence[Path], table.images), strict=True))
+        inputs = self.image.encode(self.model, images, self.data, self.output.quiet)
+        if inputs.features.shape[1] != scorer.d_z:
+            raise DataError(
+                f"{self.data}: features have {inputs.features.shape[1]} dimensions; the model was trained on "
+                f"{scorer.d_z}; set `encoder`"
+            )
+        label = dict(zip(table.files, np.searchsorted(present, table.labels), strict=True))
+        read = cast(list[str], inputs.names)
+        labels = np.array([positions[label[name]] for name in read])
+        sides = scorer.sides(inputs.features, labels, self.average)
+        right = side_predictions(sides, scorer.calibration) == labels
+        classes = [
+            {
+                "class": scorer.class_names[c],
+                "kind": "seen" if scorer.seen[c] else "unseen",
+                "images": int((labels == c).sum()),
+                "right": int(right[labels == c].sum()),
+            }
+            for c in positions
+        ]
+        skipped = sorted(set(images) - set(read))
+        counts = {"images": len(read), "right": int(right.sum()), "skipped": skipped, "classes": classes}
+        self._print(scorer, sides, self.data, counts)
+        if self.output.json:
+            return
+        table_rows = [[str(cell) for cell in row.values()] for row in classes]
+        print_table(rich_table(Table.of("images by class", ["class", "kind", "images", "right"], table_rows)))
+        n_seen = int(sides.is_seen.sum())
+        rest = f"; {len(skipped)} could not be read" if skipped else ""
+        print(
+            f"{right.sum()} of {len(read)} images right: {n_seen} of seen, {len(read) - n_seen} of unseen classes{rest}"
+        )
+
+    def _print(self, scorer: Scorer, sides: SideScores, name: str, facts: dict[str, Any]) -> None:
         scores = side_gzsl_scores(sides, scorer.calibration)
         if self.output.json:
             print_json(
                 {
                     "model": str(self.model),
-                    "dataset": dataset_record(dataset),
+                    **facts,
                     "method": scorer.method,
                     "calibration": str(scorer.calibration),
                     "average": self.average,
@@ -67,8 +132,15 @@ class Evaluate(Command):
             return
         header = [title for title, _ in SCORES.values()]
         row = [number_text(scores[name]) for name in SCORES]
-        print_table(rich_table(Table.of(f"{self.model} on {dataset.name}, percent", header, [row])))
+        print_table(rich_table(Table.of(f"{self.model} on {name}, percent", header, [row])))
         print(f"averaged over {'classes' if self.average == 'class' else 'samples'}; calibration: {scorer.calibration}")
+
+
+def _has_images(path: Path) -> bool:
+    """Whether a source is a folder or list of labelled images, not a dataset."""
+    if path.is_dir():
+        return not is_folder_bundle(path) and not any(path.glob("*.mat"))
+    return path.suffix.lower() == ".csv"
 
 
 def _for_dataset(scorer: Scorer, dataset: ZeroShotDataset) -> Scorer:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -77,15 +77,18 @@ class Extract(Command):
         self._check()
         tell = partial(notice, quiet=self.output.quiet)
         table = self.image.table(self.images, self.dataset, tell)
-        trainable = self.image.descriptions is not None or self.image.hold_out is not None
+        trainable = self.image.descriptions is not None or self.image.hold_out is not None or bool(self.image.unseen)
         if trainable:
             table = self.image.described(table, None, tell)
 
         def finish(readable: ImageTable) -> ImageTable:
-            return with_split(readable, self.image.hold_out, self.image.split_seed) if trainable else readable
+            return with_split(readable, **split) if split is not None else readable
 
+        split: dict[str, Any] | None = None
+        if trainable:
+            split = {"hold_out": self.image.hold_out, "seed": self.image.split_seed}
+            split |= {"unseen": list(self.image.unseen)} if self.image.unseen else {}
         finish(table)  # raises before hours are spent on the images
-        split = {"hold_out": self.image.hold_out, "seed": self.image.split_seed} if trainable else None
         part = None if self.shard is None else PartOf.parse(self.shard, split)
         local = self.backend == "local"
         device = pick_device(self.device) if local else "cuda" if self.cluster.gpus else "cpu"

@@ -43,6 +43,8 @@ class ImageOptions:
     """Take descriptors, class order and split from this dataset; images match by the last two parts of their path."""
     hold_out: Annotated[float | None, optional("SHARE")] = None
     """Share of the classes with images to hold out as unseen (default: 0.2 if every class has images, else 0)."""
+    unseen: Annotated[tuple[str, ...], optional("NAME…")] = ()
+    """Hold out these classes as unseen, instead of a share."""
     split_seed: int = 0
     """Seed of the split: the held-out classes, and a fifth of the images of each seen class for testing."""
     strict: Flag = False
@@ -62,6 +64,7 @@ class ImageOptions:
                 encoder,
                 folder / "features.npz",
                 hold_out=self.hold_out,
+                unseen=self.unseen,
                 seed=self.split_seed,
                 device=pick_device(device),
                 strict=self.strict,

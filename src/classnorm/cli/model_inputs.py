@@ -86,9 +86,9 @@ class InputOptions:
                 raise DataError(f"{path}: not an image; of several paths all must be images or folders of them")
             inside = len(paths) > 1 and path.is_dir()  # names must tell the folders apart
             images |= {(path / name).as_posix() if inside else name: file for name, file in found.items()}
-        return self._encode(model, images, str(paths[0]), quiet)
+        return self.encode(model, images, str(paths[0]), quiet)
 
-    def _encode(self, model: Path, images: dict[str, Path], where: str, quiet: bool) -> Inputs:
+    def encode(self, model: Path, images: dict[str, Path], where: str, quiet: bool) -> Inputs:
         """Names and features of the images that can be read; a notice names the others."""
         from classnorm.encoders import encode_images
 

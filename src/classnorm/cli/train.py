@@ -38,8 +38,9 @@ class Train(MethodCommand):
       torchrun --nproc-per-node 4 -m classnorm train large.npz --out runs/large
 
     Notes:
-      --images takes a folder per class, a CSV file with the columns path and label,
-      or a folder in the layout of CUB-200-2011. Features and descriptors are cached
+      --images takes a folder per class, a CSV file with the columns path, label and,
+      if it has a split, split (train or test), or a folder in the layout of
+      CUB-200-2011. Features and descriptors are cached
       in the output folder, and a report is written beside the runs.
       torchrun divides the rows among processes, on one machine or several; the result
       is that of one process. If one dies, run the same command with --resume.

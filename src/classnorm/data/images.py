@@ -20,6 +20,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from classnorm.data import glyphs
 from classnorm.data.cub import read_cub, read_cub_split
+from classnorm.data.dataset import IntArray, Split
 from classnorm.data.image_table import Images, ImageTable, folder_and_file
 from classnorm.data.table_files import csv_lines
 from classnorm.errors import DataError
@@ -46,7 +47,8 @@ def find_images(source: str | Path) -> ImageTable:
     Args:
         source: ``glyphs``, ``glyphs-light`` or ``glyphs-greek``; a folder with one folder per class; a folder in CUB's
             layout (`images.txt`, `image_class_labels.txt`, `classes.txt`, and optionally `train_test_split.txt` and
-            attributes); or a `.csv` file with the columns `path` (relative to the file) and `label`.
+            attributes); or a `.csv` file with the columns `path` (relative to the file), `label` and optionally
+            `split` (train or test; classes without training images are unseen).
     """
     if str(source) in glyphs.NAMES and not Path(source).exists():
         table = ImageTable.of(glyphs.load(glyphs.NAMES[str(source)]))
@@ -236,8 +238,28 @@ def _csv_images(path: Path, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _csv(path: Path) -> ImageTable:
-    rows = _csv_images(path, ("path", "label"))
-    names = tuple(sorted({label for _, label in rows}))
+    has_split = "split" in _csv_columns(path)
+    rows = _csv_images(path, ("path", "label", "split") if has_split else ("path", "label"))
+    names = tuple(sorted({label for _, label, *_ in rows}))
     position = {name: i for i, name in enumerate(names)}
-    labels = np.array([position[label] for _, label in rows], dtype=np.int64)
-    return ImageTable(path.stem, tuple(image for image, _ in rows), labels, names, path.parent)
+    labels = np.array([position[label] for _, label, *_ in rows], dtype=np.int64)
+    table = ImageTable(path.stem, tuple(image for image, *_ in rows), labels, names, path.parent)
+    return replace(table, split=_named_split(path, labels, [row[2] for row in rows])) if has_split else table
+
+
+def _named_split(path: Path, labels: IntArray, cells: Sequence[str]) -> Split:
+    """The split that a column states; whether a test image is of a seen class follows from the training images."""
+    words = {"train": True, "training": True, "test": False, "test_seen": False, "test_unseen": False}
+    unknown = [cell for cell in cells if cell.casefold() not in words]
+    if unknown:
+        raise DataError(f"{path}: split is {unknown[0]!r} on a line; it must be train or test")
+    is_train = np.array([words[cell.casefold()] for cell in cells], dtype=bool)
+    if not is_train.any():
+        raise DataError(f"{path}: no line has the split train")
+    is_unseen = ~np.isin(labels, labels[is_train])
+    stated = np.array([cell.casefold() for cell in cells])
+    wrong = np.flatnonzero(((stated == "test_seen") & is_unseen) | ((stated == "test_unseen") & ~is_unseen))
+    if len(wrong):
+        problem = "no training image" if is_unseen[wrong[0]] else "training images"
+        raise DataError(f"{path}: an image is {stated[wrong[0]]}, but its class has {problem}; correct the split")
+    return Split.from_masks(is_unseen, ~is_train)

@@ -37,7 +37,7 @@ def merge(paths: Sequence[Path], out: Path, progress: OnProgress | None = None) 
     table = _joined(tables)
     split = read_manifest(ordered[0])["part"]["split"]
     if split is not None:
-        table = with_split(table, split["hold_out"], split["seed"])
+        table = with_split(table, split["hold_out"], split["seed"], split.get("unseen", ()))
     check_table(table)
     number, done = -1, 0
     with FolderWriter(out) as writer:

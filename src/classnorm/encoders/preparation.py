@@ -98,7 +98,9 @@ def described(
     )
 
 
-def with_split(table: ImageTable, hold_out: float | None = None, seed: int = 0) -> ImageTable:
+def with_split(
+    table: ImageTable, hold_out: float | None = None, seed: int = 0, unseen: Sequence[str] = ()
+) -> ImageTable:
     """Add a split to a table that has none.
 
     Classes without images are unseen, and some of the others are held out as unseen to score them. A fifth of the
@@ -106,22 +108,31 @@ def with_split(table: ImageTable, hold_out: float | None = None, seed: int = 0) 
 
     Args:
         hold_out: share of the classes with images to hold out; None for a fifth if every class has images, else 0.
+        unseen: names of the classes to hold out instead.
     """
     if table.split is not None:
-        if hold_out is not None:
-            raise ConfigError(f"{table.name} brings a split of its own; leave out `hold_out`")
+        if hold_out is not None or unseen:
+            raise ConfigError(
+                f"{table.name} brings a split of its own; leave out `{'unseen' if unseen else 'hold_out'}`"
+            )
         return table
+    if unseen and hold_out is not None:
+        raise ConfigError("both `unseen` and `hold_out`; name the classes to hold out, or say how many")
     if hold_out is not None and not 0 <= hold_out < 1:
         raise ConfigError(f"`hold_out` is {hold_out}; it must be a share of the classes, from 0 to below 1")
     present = np.unique(table.labels)
     share = (HOLD_OUT if len(present) == len(table.class_names) else 0.0) if hold_out is None else hold_out
-    n_held_out = min(max(1, round(share * len(present))), len(present) - 2) if share else 0
+    n_held_out = min(max(1, round(share * len(present))), len(present) - 2) if share and not unseen else 0
     if n_held_out < 0 or (hold_out and not n_held_out):
         raise DataError(f"{table.name}: {len(present)} classes have images; 3 are needed to hold one out, 2 to train")
     generator = np.random.default_rng([seed, len(present)])
-    unseen = generator.permutation(present)[:n_held_out]
+    held_out = generator.permutation(present)[:n_held_out]
     rows = generator.permutation(len(table))
-    is_unseen = np.isin(table.labels[rows], unseen)
+    if unseen:
+        held_out = np.array(match_names(list(dict.fromkeys(unseen)), "`unseen`", table.class_names, table.name))
+        if len(np.setdiff1d(present, held_out)) < 2:
+            raise DataError(f"{table.name}: `unseen` leaves fewer than 2 classes with images to train on")
+    is_unseen = np.isin(table.labels[rows], held_out)
     train, test_seen = stratified(rows[~is_unseen], table.labels, _TEST_SEEN)
     return replace(table, split=Split(train, test_seen, np.sort(rows[is_unseen])))
 
@@ -132,6 +143,7 @@ def prepare(
     bundle: Path,
     *,
     hold_out: float | None = None,
+    unseen: Sequence[str] = (),
     seed: int = 0,
     device: torch.device | str = "cpu",
     strict: bool = False,
@@ -143,7 +155,7 @@ def prepare(
     """
 
     def finish(readable: ImageTable) -> ImageTable:
-        return with_split(readable, hold_out, seed)
+        return with_split(readable, hold_out, seed, unseen)
 
     finish(table)  # raises errors before hours are spent on features
     is_new = not _refreshed(table, encoder, bundle, finish, strict)
