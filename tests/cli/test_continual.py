@@ -62,12 +62,14 @@ def test_the_analytic_strategy_chooses_its_bias(classnorm, bundle, tmp_path):
     assert outcome.code == 0, outcome.err
     document = json.loads(outcome.out)
     assert document["chosen"][0]["settings"]["bias"] == document["runs"][0]["config"]["bias"]
-    outcome = classnorm(
-        "continual", bundle, *arguments, "--ridge", "0.3", "--length", "1", "--bias", "0.05", "--out", tmp_path / "o"
-    )
+    fixed = ["--descriptor-power", "1", "--bandwidth", "2", "--ridge", "0.3", "--length", "1", "--bias", "0.05"]
+    outcome = classnorm("continual", bundle, *arguments, *fixed, "--out", tmp_path / "o")
     assert outcome.code == 2 and "nothing to choose" in outcome.err
     outcome = classnorm("continual", bundle, *arguments, "--bias", "0.05", "--out", tmp_path / "p")
-    assert "synthetic: analytic; percent" in outcome.out and "chosen by mAUC on the first 2 tasks: ridge" in outcome.out
+    assert (
+        "synthetic: analytic; percent" in outcome.out
+        and "chosen by mAUC on the first 2 tasks: descriptor_power" in outcome.out
+    )
     assert "bias" not in outcome.out
 
 
@@ -158,6 +160,7 @@ def test_a_report_leaves_out_what_validation_tried(classnorm, bundle, tmp_path):
         (["--strategy=analytic", "--class-norm"], "strategy analytic has no setting class_norm"),
         (["--strategy", "agem", "--penalty", "3"], "strategy agem has no setting penalty; leave out --penalty"),
         (["--strategy", "analytic", "--encoder", "convnet-gray"], "leave out --encoder"),
+        (["--strategy", "ranpac", "--encoder", "convnet-gray"], "leave out --encoder"),
         (["--strategy", "analytic", "--validation-tasks", "2", "--select-grid", "paper"], "not in the paper"),
     ],
 )

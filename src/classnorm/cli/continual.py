@@ -12,6 +12,7 @@ from classnorm.cli.console import print_json, print_table, stage_progress
 from classnorm.cli.options import DataArgument, DataOptions, Flag, OutputOptions, SettingsCommand, optional
 from classnorm.cli.run_options import RunOptions
 from classnorm.continual import STRATEGIES, TaskStream, configure, read_image_split
+from classnorm.continual.config import SolvedConfig
 from classnorm.continual.strategies import strategy_config
 from classnorm.data import ZeroShotDataset
 from classnorm.encoders import check_encoder
@@ -63,7 +64,7 @@ class Continual(SettingsCommand):
     select_grid: GridName = "default"
     """Settings to choose from: learning rates over four orders of magnitude and penalties, or the grid of the paper."""
     calibrate: Flag = False
-    """Also choose a bias of the seen scores, as the strategy analytic always does with validation tasks."""
+    """Also choose a bias of the seen scores, as analytic, ranpac and acil always do with validation tasks."""
     strategy: str = "sequential"
     training: RunOptions
     engine: Engine
@@ -113,8 +114,8 @@ class Continual(SettingsCommand):
         tasks = _tasks(self.tasks)
         stream = TaskStream.make(dataset, tasks, seed)
         mode = ImageMode(self.encoder, self.size, self.images) if self.encoder else None
-        if mode and self.strategy == "analytic":
-            raise ConfigError("strategy analytic learns from fixed features; leave out --encoder")
+        if mode and issubclass(strategy_config(self.strategy), SolvedConfig):
+            raise ConfigError(f"strategy {self.strategy} learns from fixed features; leave out --encoder")
         config = configure(stream, self.strategy, **(mode.settings if mode else {}) | self.set_values)
         config.check()
         return ContinualExperiment(dataset, self.strategy, config, seed, tasks, images=mode)

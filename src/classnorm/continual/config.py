@@ -11,7 +11,7 @@ from classnorm.nn import Distribution
 from classnorm.settings import stored_settings
 from classnorm.training import TrainingConfig
 
-__all__ = ["ContinualConfig", "StreamConfig"]
+__all__ = ["ContinualConfig", "SolvedConfig", "StreamConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,11 @@ class StreamConfig:
     def as_dict(self) -> dict[str, Any]:
         """All settings, for files and keys."""
         return stored_settings(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolvedConfig(StreamConfig):
+    """Settings of a strategy that is solved for from sums over fixed features, and trains no encoder."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,7 +180,7 @@ def _document(experiment: ContinualExperiment, outcome: StreamResult) -> dict[st
         },
         "encoder": experiment.images.encoder if experiment.images else None,
         "strategy": experiment.strategy,
-        "config": experiment.config.as_dict(),
+        "config": asdict(experiment.config),
         "chosen": experiment.chosen,
         "seed": experiment.seed,
         "average": "class",

@@ -68,7 +68,7 @@ class DescriptorKernel(nn.Module):
         kernel.center.copy_(powered.mean(dim=0))
         deviation = powered.std(dim=0)
         kernel.spread.copy_(torch.where(deviation > 1e-8, deviation, torch.ones_like(deviation)) ** config.spread)
-        kernel.landmarks.copy_(kernel._placed(descriptors[classes]))
+        kernel.landmarks.copy_(kernel.placed(descriptors[classes]))
         for i, part in enumerate(torch.split(kernel.landmarks, kernel.sizes, dim=1)):
             median = float(torch.pdist(part.double()).square().median())
             kernel.bandwidths[i] = config.bandwidth * (median if median > 1e-8 else 1.0)
@@ -77,7 +77,7 @@ class DescriptorKernel(nn.Module):
         kernel.basis = (vectors[:, stable] * values[stable].rsqrt()).to(kernel.center.dtype)
         return kernel
 
-    def _placed(self, descriptors: Tensor) -> Tensor:
+    def placed(self, descriptors: Tensor) -> Tensor:
         """Raised to a power, centred, divided by a power of the deviation, each block of unit length."""
         offsets = (signed_power(descriptors, self.power) - self.center) / self.spread
         parts = torch.split(offsets, self.sizes, dim=1)
@@ -95,7 +95,7 @@ class DescriptorKernel(nn.Module):
 
     def forward(self, descriptors: Tensor) -> Tensor:
         """[n, d_a] → [n, rank]."""
-        return self._gram(self._placed(descriptors)) @ self.basis
+        return self._gram(self.placed(descriptors)) @ self.basis
 
 
 class KernelModel(ProductModel):

@@ -13,6 +13,7 @@ from classnorm.continual.strategies.settings import (
     LwFConfig,
     MASConfig,
     MemoryConfig,
+    RandomFeatureConfig,
 )
 from classnorm.continual.stream import TaskStream
 from classnorm.errors import unknown_name
@@ -31,6 +32,7 @@ __all__ = [
     "LwFConfig",
     "MASConfig",
     "MemoryConfig",
+    "RandomFeatureConfig",
     "Strategy",
     "StreamProblem",
     "configure",
@@ -49,6 +51,8 @@ _OWN: dict[str, tuple[str, type[StreamConfig]]] = {
     "replay": (f"{__name__}.replay:Replay", MemoryConfig),
     "lwf": (f"{__name__}.lwf:LwF", LwFConfig),
     "analytic": (f"{__name__}.analytic:Analytic", AnalyticConfig),
+    "ranpac": (f"{__name__}.ranpac:RanPAC", RandomFeatureConfig),
+    "acil": (f"{__name__}.acil:ACIL", RandomFeatureConfig),
 }
 """Name → where the strategy is, and its settings."""
 

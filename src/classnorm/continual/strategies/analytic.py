@@ -58,7 +58,10 @@ class Analytic(Strategy):
     """Accumulates the count, sum and products of the powered features and the sum and count of each class; solves."""
 
     Config: ClassVar[type[AnalyticConfig]] = AnalyticConfig
-    grid = Grid({"ridge": (0.01, 0.03, 0.1, 0.3), "length": (1.0, 1.3)}, bias=True)
+    grid = Grid(
+        {"descriptor_power": (0.6, 1.0), "bandwidth": (2.0, 4.0), "ridge": (0.03, 0.1, 0.3), "length": (1.0, 1.3)},
+        bias=True,
+    )
     config: AnalyticConfig
 
     def __init__(self, problem: StreamProblem, config: AnalyticConfig) -> None:

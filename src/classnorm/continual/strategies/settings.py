@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from classnorm.continual.config import ContinualConfig, StreamConfig
+from classnorm.continual.config import ContinualConfig, SolvedConfig
 from classnorm.methods.settings.kernel import KernelConfig
 from classnorm.methods.settings.parts import GeometryConfig
-from classnorm.settings import added_setting
+from classnorm.settings import added_setting, require
 
 __all__ = [
     "AGEMConfig",
@@ -17,6 +17,7 @@ __all__ = [
     "LwFConfig",
     "MASConfig",
     "MemoryConfig",
+    "RandomFeatureConfig",
 ]
 
 
@@ -91,7 +92,7 @@ class LwFConfig(ContinualConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnalyticConfig(StreamConfig, GeometryConfig):
+class AnalyticConfig(SolvedConfig, GeometryConfig):
     """Settings of the method `kernel` in closed form; all but `length` have the same defaults."""
 
     ridge: float = KernelConfig.ridge
@@ -111,10 +112,33 @@ class AnalyticConfig(StreamConfig, GeometryConfig):
     """Maximum number of seen classes that span the kernel's feature space; more are subsampled by the seed."""
 
     def check(self) -> None:
-        StreamConfig.check(self)
+        SolvedConfig.check(self)
         self.kernel().check()
 
     def kernel(self) -> KernelConfig:
         """The same settings for the method."""
         names = [field.name for field in fields(AnalyticConfig) if field.name != "bias"]
         return KernelConfig(**{name: getattr(self, name) for name in names}, closed_form=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomFeatureConfig(SolvedConfig):
+    """Settings of RanPAC and ACIL."""
+
+    expansion: int = 2000
+    """Number of random features; the Gram matrix takes 8 bytes times its square. RanPAC was published with 10,000."""
+    ridge: float = 0.3
+    """Penalty of the regression, relative to the mean eigenvalue of the Gram matrix."""
+    descriptor_power: float = 0.6
+    """Power of the descriptors, sign kept; below 1, large values of single attributes count less."""
+    spread: float = KernelConfig.spread
+    """Descriptors are divided by their standard deviation over the seen classes to this power."""
+
+    def check(self) -> None:
+        super().check()
+        require(self, positive=["ridge"], at_least={"expansion": 1})
+        self.kernel().check()
+
+    def kernel(self) -> KernelConfig:
+        """Settings of the kernel of descriptors."""
+        return KernelConfig(descriptor_power=self.descriptor_power, spread=self.spread)
