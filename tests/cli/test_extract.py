@@ -178,6 +178,42 @@ def test_descriptions_make_a_dataset_to_train_on_at_once(
     assert data.descriptors[data.labels[-1]].tolist() == [8, 5]
 
 
+def test_another_split_does_not_encode_the_images_again(
+    classnorm: Command, zoo: Path, tmp_path: Path, bag_of_words: Any
+) -> None:
+    (tmp_path / "said.csv").write_text("name,size,legs\nAnt,1,6\nBee,1,7\nCow,9,4\nOkapi,8,4\nZebra,8,5\n")
+    flags = ["--descriptions", tmp_path / "said.csv", "--out", tmp_path / "x.npz", *SMALL]
+    classnorm("extract", zoo, *flags)
+    first = read(tmp_path / "x.npz")
+    outcome = classnorm("extract", zoo, *flags, "--hold-out", 0.4)
+    assert outcome.code == 0 and "using the features of 30 images" in outcome.err, outcome.err
+    second = read(tmp_path / "x.npz")
+    assert np.array_equal(first["features"], second["features"])
+    assert len(second["test_unseen_idx"]) == 12 > len(first["test_unseen_idx"])
+
+
+def test_images_without_labels_become_features_for_predictions(classnorm: Command, zoo: Path, tmp_path: Path) -> None:
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for file in sorted((zoo).rglob("*.*"))[:4]:
+        (flat / f"{file.parent.name}-{file.name}").write_bytes(file.read_bytes())
+    outcome = classnorm("extract", flat, "--out", tmp_path / "rows.npz", *SMALL)
+    assert outcome.code == 0 and "without labels: for predict" in outcome.err, outcome.err
+    content = read(tmp_path / "rows.npz")
+    assert "labels" not in content and "class_names" not in content
+    assert content["image_files"].tolist() == sorted(file.name for file in flat.iterdir())
+    (tmp_path / "list.csv").write_text("path\n" + "\n".join(f"flat/{file.name}" for file in sorted(flat.iterdir())))
+    assert classnorm("extract", tmp_path / "list.csv", "--out", tmp_path / "list.npz", *SMALL).code == 0
+    assert np.array_equal(read(tmp_path / "list.npz")["features"], content["features"])
+    assert classnorm("extract", zoo, "--unlabelled", "--out", tmp_path / "all.npz", *SMALL).code == 0
+    assert len(read(tmp_path / "all.npz")["features"]) == 30
+    assert classnorm("extract", zoo, "--unlabelled", "--out", tmp_path / "all", *SMALL).code == 0
+    refused = classnorm("extract", zoo, "--unlabelled", "--hold-out", 0.2, "--out", tmp_path / "no.npz", *SMALL)
+    assert refused.code == 2 and "--unlabelled goes with none of" in refused.err
+    train = classnorm("train", tmp_path / "rows.npz", "--quiet")
+    assert train.code == 2 and "'labels' is missing" in train.err
+
+
 def test_strict_stops_at_the_first_and_goes_on_when_it_is_repaired(
     classnorm: Command, zoo: Path, tmp_path: Path
 ) -> None:

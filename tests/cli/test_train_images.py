@@ -122,6 +122,21 @@ def test_what_has_changed_is_made_again_and_nothing_else(
     assert sum(encoded) == 299 and load(out / "features.npz").n_rows == 99
 
 
+def test_a_run_in_a_folder_beside_reuses_the_features(
+    classnorm: Command, train: Train, shapes: Path, said: Path, out: Path, encoded: list[int], tmp_path: Path
+) -> None:
+    train("--descriptions", said)
+    flags = ["--descriptions", said, "--hold-out", 0.3, "--out", tmp_path / "second"]
+    outcome = classnorm("train", "--images", shapes, *SMALL, *KERNEL, *flags)
+    assert outcome.code == 0, outcome.err
+    assert sum(encoded) == 100 and "using the features of 100 images" in outcome.err
+    first, second = (load(folder / "features.npz") for folder in (out, tmp_path / "second"))
+    assert np.array_equal(first.features, second.features) and first.split.checksum != second.split.checksum
+    flags[-1] = tmp_path / "third"
+    assert classnorm("train", "--images", shapes, *SMALL[:2], "--size", 16, *KERNEL, *flags).code == 0
+    assert sum(encoded) == 200
+
+
 def test_the_split_seed_draws_other_classes_and_the_same_one_the_same(train: Train, out: Path) -> None:
     checksums = []
     for seed in (0, 1, 0):

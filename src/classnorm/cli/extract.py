@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from classnorm.cli.image_options import ImageOptions, notice_skipped
 from classnorm.cli.options import Command, DataOptions, Flag, OutputOptions, check_positive, optional
 from classnorm.cli.run_options import DeviceOption
 from classnorm.cluster import Cluster
+from classnorm.data import load_bundle
 from classnorm.data.image_table import ImageTable
+from classnorm.data.images import is_unlabelled, unlabelled_images
 from classnorm.data.row_store import DType
 from classnorm.encoders import Encoder, check_encoder
 from classnorm.encoders.part import PartOf
-from classnorm.encoders.preparation import with_split
+from classnorm.encoders.preparation import features_key, refreshed, with_split
 from classnorm.errors import ConfigError
 from classnorm.training import pick_device
 
@@ -39,11 +42,13 @@ class Extract(Command):
       classnorm extract list.csv --encoder hf:facebook/dinov2-base --size 224 --out dino.npz --device cuda
       classnorm extract photos --descriptions animals.csv --maps --out animals-maps
       classnorm extract photos --descriptions animals.csv --shard 3/16 --out part-3
+      classnorm extract new_photos --unlabelled --out rows.npz
       classnorm extract photos --out photos.npz --backend ray --address auto --gpus 1
 
     Notes:
       IMAGES is a folder per class, a CSV file with the columns path and label, a
-      folder in the layout of CUB-200-2011, glyphs or glyphs-light. With
+      folder in the layout of CUB-200-2011, glyphs or glyphs-light; without labels
+      an image, a folder of images or a CSV file with the column path. With
       --descriptions, --hold-out or --like the bundle is a complete dataset for
       train; otherwise the last line names what is missing. To continue after an
       interruption, run the same command again. With --shard, every machine extracts
@@ -55,6 +60,8 @@ class Extract(Command):
     """A folder, a .csv file, glyphs or glyphs-light."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE.npz|FOLDER")]
     """Bundle to write: a file, or a folder for features larger than memory."""
+    unlabelled: Flag = False
+    """Take all images below IMAGES, without classes, for predict, explain, adapt or an exported model."""
     shard: Annotated[str | None, optional("K/N")] = None
     """Extract only the K-th of N parts of the images, into a folder."""
     maps: Flag = False
@@ -76,8 +83,14 @@ class Extract(Command):
     def run(self) -> None:
         self._check()
         tell = partial(notice, quiet=self.output.quiet)
-        table = self.image.table(self.images, self.dataset, tell)
         trainable = self.image.descriptions is not None or self.image.hold_out is not None or bool(self.image.unseen)
+        unlabelled = self.unlabelled or (not trainable and self.image.like is None and is_unlabelled(Path(self.images)))
+        if unlabelled and (trainable or self.image.like is not None or self.shard is not None):
+            raise ConfigError("--unlabelled goes with none of --descriptions, --hold-out, --like and --shard")
+        if unlabelled:
+            table = unlabelled_images(Path(self.images))
+        else:
+            table = self.image.table(self.images, self.dataset, tell)
         if trainable:
             table = self.image.described(table, None, tell)
 
@@ -102,6 +115,8 @@ class Extract(Command):
         if self.out.suffix != ".npz":
             extract = partial(extract_folder, part=part, dtype=dtype, rows_per_shard=self.rows_per_shard)
         started = time.monotonic()
+        if trainable and self.out.suffix == ".npz" and local and self._has_features(table, encoder, finish):
+            return
         with stage_progress("extract", self.output.quiet) as progress:
             result = extract(
                 table,
@@ -129,9 +144,21 @@ class Extract(Command):
         if is_file and any(value is not None for value in for_folders):
             raise ConfigError(f"--out {self.out}: --shard, --rows-per-shard, --dtype and --maps need a folder")
 
+    def _has_features(self, table: ImageTable, encoder: Encoder, finish: Callable[[ImageTable], ImageTable]) -> bool:
+        """Whether the bundle has the features already, perhaps with another split; then only the rest is written."""
+        if not refreshed(table, features_key(table, encoder), self.out, finish, self.image.strict, self.out):
+            return False
+        from classnorm.encoders import Extraction
+
+        data = load_bundle(self.out)
+        notice(f"using the features of {data.n_rows} images in {self.out}", quiet=self.output.quiet)
+        skipped = json.loads(data.provenance.get("skipped", "{}"))
+        self._report(Extraction(data.n_rows, 0, skipped, ()), encoder, 0.0)
+        return True
+
     def _report(self, result: Extraction, encoder: Encoder, seconds: float) -> None:
         notice_skipped(result.skipped, self.output.quiet)
-        rate = result.new / seconds
+        rate = result.new / max(seconds, 1e-9)
         if self.output.json:
             print_json(
                 {
@@ -148,6 +175,8 @@ class Extract(Command):
         verdict = f"ready for classnorm train {self.out}"
         if self.shard is not None:
             verdict = f"part {self.shard}: join all parts with classnorm data merge"
+        elif "labels" in result.missing:
+            verdict = "without labels: for predict, explain, adapt or an exported model, not for train"
         elif result.missing:
             hint = "use --descriptions FILE or --like DATA, or add these arrays"
             verdict = f"not yet a dataset for train: {', '.join(result.missing)} missing; {hint}"

@@ -75,9 +75,9 @@ def save_bundle(dataset: ZeroShotDataset, path: Path, dtype: DType | None = None
 def write_bundle(path: Path, table: ImageTable, features: Iterable[FloatArray] | None) -> None:
     """Write an uncompressed bundle of a table and its features, given as blocks of rows; None leaves them out."""
     arrays: dict[str, npt.NDArray[Any] | None] = {
-        "labels": table.labels,
+        "labels": table.labels if table.class_names else None,
         "descriptors": table.descriptors,
-        "class_names": np.array(table.class_names),
+        "class_names": np.array(table.class_names) if table.class_names else None,
         **{f"{part}_idx": rows for part, rows in (table.split.parts.items() if table.split else ())},
         "name": np.array(table.name),
         "provenance": np.array([f"{key}={value}" for key, value in table.provenance.items()], dtype=np.str_),

@@ -29,7 +29,7 @@ class ImageTable:
     name: str
     files: tuple[str, ...]  # as named by the source; empty if it has no file names
     labels: IntArray  # index into class_names
-    class_names: tuple[str, ...]
+    class_names: tuple[str, ...]  # empty if the images have no labels
     root: Path = Path()  # folder of relative files
     pixels: npt.NDArray[np.uint8] | None = None  # instead of files
     is_train: npt.NDArray[np.bool_] | None = None

@@ -29,10 +29,12 @@ __all__ = [
     "class_folders",
     "find_images",
     "image_signature",
+    "is_unlabelled",
     "list_images",
     "open_image",
     "read_image_split",
     "read_images",
+    "unlabelled_images",
 ]
 
 _SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
@@ -172,6 +174,27 @@ def list_images(source: Path) -> dict[str, Path] | None:
     if "path" not in _csv_columns(source):
         return None
     return {image: source.parent / image for (image,) in _csv_images(source, ("path",))}
+
+
+def unlabelled_images(source: Path) -> ImageTable:
+    """List the images of a source without labels, see `list_images`; the table has no classes."""
+    images = list_images(source)
+    if images is None:
+        raise DataError(f"{source}: no images there; use an image, a folder, or a CSV file with the column path")
+    root = source if source.is_dir() else source.parent if source.suffix.lower() == ".csv" else Path()
+    return ImageTable(source.resolve().stem, tuple(images), np.zeros(len(images), dtype=np.int64), (), root)
+
+
+def is_unlabelled(source: Path) -> bool:
+    """Whether a source has no labels: an image, a folder of images without class folders, a CSV file without labels."""
+    if source.is_dir():
+        flat = any(file.suffix.lower() in _SUFFIXES for file in source.iterdir())
+        return flat and not (source / "images.txt").is_file() and not class_folders(source)
+    if source.suffix.lower() == ".csv" and source.is_file():
+        with source.open(encoding="utf-8-sig", errors="replace") as file:
+            columns = [cell.strip() for cell in next(csv.reader([file.readline()]), [])]
+        return "path" in columns and "label" not in columns
+    return source.suffix.lower() in _SUFFIXES
 
 
 def read_image_split(path: Path, image_files: Sequence[str] | None) -> npt.NDArray[np.bool_]:

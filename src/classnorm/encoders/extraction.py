@@ -197,7 +197,8 @@ def _readable(
 
 def _missing(table: ImageTable) -> tuple[str, ...]:
     """Arrays that training needs and the table does not have."""
-    missing: tuple[str, ...] = ("descriptors",) if table.descriptors is None else ()
+    missing: tuple[str, ...] = () if table.class_names else ("labels", "class_names")
+    missing += ("descriptors",) if table.descriptors is None else ()
     return missing + (("train_idx", "test_seen_idx", "test_unseen_idx") if table.split is None else ())
 
 

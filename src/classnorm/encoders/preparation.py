@@ -26,12 +26,14 @@ from classnorm.results.run_folder import write_arrays
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Prepared", "described", "joined_to", "prepare", "with_split"]
+__all__ = ["Prepared", "described", "features_key", "joined_to", "prepare", "refreshed", "with_split"]
 
 HOLD_OUT = 0.2  # of the classes, by default if all have images
 _TEST_SEEN = 0.2  # of the images of each seen class
 _FEATURE_KEYS = ("features", "encoder", "images", "skipped")  # provenance of the features in a bundle
 _COMPARED = ("checksum", "provenance", "attribute_names")
+_BESIDE = 64  # folders looked at for features of the same images
+
 _THUMBNAIL = Preprocessing(96, 96, (0.0,) * 3, (1.0,) * 3)
 
 
@@ -151,14 +153,17 @@ def prepare(
 ) -> Prepared:
     """Build the dataset of a table with descriptors, and write it to the file `bundle`.
 
-    If the file already contains features of the same images by the same encoder, they are reused.
+    If this file, or the file of the same name in a folder beside its own, already contains features of the same images
+    by the same encoder, they are reused.
     """
 
     def finish(readable: ImageTable) -> ImageTable:
         return with_split(readable, hold_out, seed, unseen)
 
     finish(table)  # raises errors before hours are spent on features
-    is_new = not _refreshed(table, encoder, bundle, finish, strict)
+    beside = sorted(bundle.absolute().parent.parent.glob(f"*/{bundle.name}"))[:_BESIDE]
+    key = features_key(table, encoder)
+    is_new = not any(refreshed(table, key, bundle, finish, strict, source) for source in (bundle, *beside))
     if is_new:
         from classnorm.encoders.extraction import extract_features  # PyTorch
 
@@ -169,16 +174,26 @@ def prepare(
     return Prepared(dataset, skipped, is_new, readable.images)
 
 
-def _refreshed(
-    table: ImageTable, encoder: Encoder, bundle: Path, finish: Callable[[ImageTable], ImageTable], strict: bool
+def features_key(table: ImageTable, encoder: Encoder) -> tuple[str, str]:
+    """Identifies the features of these images by this encoder."""
+    return image_signature(table.images, range(len(table))), json.dumps(encoder.record())
+
+
+def refreshed(
+    table: ImageTable,
+    key: tuple[str, str],
+    bundle: Path,
+    finish: Callable[[ImageTable], ImageTable],
+    strict: bool,
+    source: Path,
 ) -> bool:
-    """Whether the bundle has the features of these images by this encoder. If so, update everything else in it."""
+    """Whether the bundle `source` has the features with this key. If so, write `bundle` with them and with everything
+    else from the table."""
     try:
-        content = read_npz(bundle, ("features", "image_files", "provenance"))
-        provenance = provenance_of(content, bundle)
+        content = read_npz(source, ("features", "image_files", "provenance"))
+        provenance = provenance_of(content, source)
     except DataError:
         return False
-    key = (image_signature(table.images, range(len(table))), json.dumps(encoder.record()))
     if key != (provenance.get("images"), provenance.get("encoder")) or (strict and "skipped" in provenance):
         return False
     readable = finish(table.take(np.flatnonzero(np.isin(table.files, texts(content["image_files"])))))
