@@ -6,6 +6,7 @@ import json
 import shutil
 
 import httpx
+import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
@@ -75,6 +76,15 @@ def picture(name, font="DejaVuSerif"):
     return file.getvalue()
 
 
+def striped():
+    """A PNG that no letter looks like."""
+    file = io.BytesIO()
+    pixels = np.full((96, 96), 255, dtype=np.uint8)
+    pixels[::8] = 0
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
 def drop(page, selector, *contents, event="drop"):
     """Drop or paste files on an element, as a browser does it."""
     page.evaluate(
@@ -92,10 +102,27 @@ def drop(page, selector, *contents, event="drop"):
     )
 
 
+def give(page, card, name):
+    card.get_by_role("button", name="Give to a class").click()
+    page.get_by_label("Class", exact=True).fill(name)
+    page.get_by_role("button", name="Give", exact=True).click()
+
+
+def drag(page, source, target):
+    """Drag with the mouse, in small steps as a hand does."""
+    page.set_viewport_size({"width": 1200, "height": 2500})  # both are in view
+    start, end = source.bounding_box(), target.bounding_box()
+    page.mouse.move(start["x"] + 20, start["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(start["x"] + 40, start["y"] + 40, steps=4)
+    page.mouse.move(end["x"] + 20, end["y"] + 20, steps=4)
+    page.mouse.up()
+
+
 def share(card, name):
     """The percentage that a card shows for a class."""
     row = card.locator("> .bars li").filter(has=card.page.get_by_text(name, exact=True))
-    return row.locator(".percent").inner_text()
+    return int(row.locator(".percent").inner_text().removesuffix("%"))
 
 
 def invent(page, name, like=UNSEEN, attribute="diaeresis"):
@@ -123,7 +150,7 @@ def test_pictures_that_are_dropped_pasted_and_chosen_are_classified_as_by_the_ap
     expect(card.locator(".badge").first).to_contain_text("unseen")
     answer = httpx.post(f"{site}/predict", files={"files": picture(UNSEEN)}, params={"model": "all"}).json()
     best = answer["predictions"][0][0]
-    assert best["class"] == UNSEEN and share(card, UNSEEN) == f"{round(100 * best['probability'])} %"
+    assert best["class"] == UNSEEN and share(card, UNSEEN) == round(100 * best["probability"])
     expect(card.locator(".other")).to_contain_text(answer["models"][1]["predictions"][0][0]["class"])
 
 
@@ -132,6 +159,18 @@ def test_a_file_that_is_no_picture_is_one_line_and_the_others_are_classified(vis
     drop(page, "#drop", picture(UNSEEN), b"not a picture")
     expect(page.locator("#toast")).to_contain_text("not an image")
     expect(page.locator(".card > .bars")).to_have_count(1)
+
+
+def test_a_picture_of_no_class_is_called_unknown(visit, serve, letters, folder):
+    fitted = fit(letters, method="kernel").save(folder / "with-thresholds")  # they come from validation
+    with serve(ServeSettings(models=(fitted,), port=0, state=folder / "state")) as address:
+        page = visit(address)
+        drop(page, "#drop", striped(), picture(UNSEEN))
+        expect(page.locator(".card > .bars")).to_have_count(2)
+        expect(page.locator(".card").nth(0).locator(".answer")).to_have_text("Unknown")
+        expect(page.locator(".card").nth(0).locator(".unknown")).to_contain_text("none of the classes")
+        expect(page.locator(".card").nth(1).locator(".answer")).to_contain_text(UNSEEN)
+        page.close()
 
 
 def test_samples_of_unseen_classes_are_one_click_away(visit):
@@ -177,11 +216,32 @@ def test_html_in_the_name_of_a_class_is_shown_as_text(visit):
     expect(page.locator(".card > .bars")).to_have_count(1)
     invent(page, HTML)
     expect(page.locator("#class-list")).to_contain_text(HTML)
+    give(page, page.locator(".card"), HTML)
+    expect(page.locator("#toast")).to_contain_text(HTML)
     page.get_by_label("Find a class on the map").fill(HTML)
     page.get_by_label("Find a class on the map").press("Enter")
     expect(page.locator("#map-said")).to_contain_text(HTML)
     assert page.locator("img[src=x]").count() == page.locator("main b:text('bold')").count() == 0
     assert page.title() != "1"
+
+
+def test_given_pictures_move_the_answer_and_can_be_taken_back(visit):
+    page = visit()
+    drop(page, "#drop", picture(UNSEEN, "DejaVuSerif-BoldItalic"))
+    card, row = page.locator(".card"), page.locator("#class-list li")
+    expect(card.locator("> .bars")).to_be_visible()
+    before = share(card, UNSEEN)
+    give(page, card, UNSEEN)
+    expect(row).to_contain_text("1 picture given")
+    expect(page.locator("#toast")).to_contain_text("got 1 picture")
+    assert share(card, UNSEEN) > before
+    page.locator("#toast").get_by_role("button", name="Undo").click()
+    expect(row).not_to_contain_text("given")
+    expect(page.locator("#toast")).to_contain_text("is as it was")
+    assert share(card, UNSEEN) == before
+
+    drag(page, card.locator(".thumb"), row)
+    expect(row).to_contain_text("1 picture given")
 
 
 def test_a_saved_model_has_the_classes_of_the_visitor(visit, folder):
@@ -242,9 +302,10 @@ def test_the_page_asks_for_the_token_of_the_server(visit, serve, model_folder, f
     token = "a token of these tests"
     settings = ServeSettings(models=(model_folder,), port=0, token=token, state=folder / "state")
     with serve(settings) as address:
-        page = visit(address=f"{address}/#token={token}")
+        page = visit(f"{address}/#token={token}")
         expect(page.locator("#model-line")).to_contain_text("340 seen")
         assert "token" not in page.url
+        page.close()
 
 
 def test_the_page_fits_any_screen_and_axe_finds_no_serious_violation(visit):

@@ -3,6 +3,7 @@
 import { $, ask } from "./dom.js";
 
 const TOKEN = "classnorm-token";
+const REJECT = 0.05; // the share of known pictures that may be called unknown
 
 // An address with #token=… logs in; the fragment is never sent to a server, and then leaves the address bar.
 const given = new URLSearchParams(location.hash.slice(1)).get("token");

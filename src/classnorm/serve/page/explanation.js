@@ -2,7 +2,7 @@
 
 import { api } from "./api.js";
 import { el } from "./dom.js";
-import { glyph } from "./labels.js";
+import { glyph, readable } from "./labels.js";
 import { character, state } from "./state.js";
 
 const signed = (number) => `${number < 0 ? "−" : "+"}${Math.abs(number).toFixed(2)}`;
@@ -11,7 +11,13 @@ function row({ name, contribution }, largest) {
   const fill = el("span");
   fill.style.setProperty("--share", Math.abs(contribution) / largest);
   const bar = el("div", { class: contribution < 0 ? "signed against" : "signed", "aria-hidden": "true" }, fill);
-  return el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, bar), el("td", {}, signed(contribution)));
+  return el(
+    "tr",
+    {},
+    el("th", { scope: "row" }, readable(name)),
+    el("td", {}, bar),
+    el("td", {}, signed(contribution)),
+  );
 }
 
 /** A picture of a class that arrives later, if there is one. */

@@ -1,6 +1,7 @@
 // How pictures come in: dropped, pasted, chosen, or samples for a visitor who has none.
 
 import { api } from "./api.js";
+import { DRAGGED } from "./cards.js";
 import { $, attempt, dropTarget } from "./dom.js";
 import { pictureOf } from "./letters.js";
 import { addPictures, state } from "./state.js";
@@ -31,15 +32,16 @@ export function setUpIncoming() {
     const found = images(files);
     if (found.length) attempt(() => addPictures(found));
   };
+  const takeDropped = (transfer) => transfer.types.includes(DRAGGED) || take(transfer.files); // not the same again
   $("files").addEventListener("change", (event) => {
     take(event.target.files);
     event.target.value = "";
   });
-  dropTarget($("drop"), (transfer) => take(transfer.files));
+  dropTarget($("drop"), takeDropped);
   document.addEventListener("dragover", (event) => event.preventDefault());
   document.addEventListener("drop", (event) => {
     event.preventDefault(); // a picture dropped beside the target does not replace the page
-    take(event.dataTransfer.files);
+    takeDropped(event.dataTransfer);
   });
   document.addEventListener("paste", (event) => take(event.clipboardData.files));
   $("samples").hidden = !state.model.thumbnails;

@@ -4,7 +4,7 @@ import { api } from "./api.js";
 import { $, announce, el, plural } from "./dom.js";
 import { letterWay } from "./letters.js";
 import { likenessWay } from "./likeness.js";
-import { addPictures, classifyAgain, loadClasses, state } from "./state.js";
+import { addPictures, classifyAgain, loadClasses, removePictures, state } from "./state.js";
 
 function wordsWay(rename) {
   const text = el("textarea", {
@@ -34,8 +34,13 @@ function ways(rename) {
 async function invent(way, name) {
   const document = { name, ...way.document() };
   const picture = await way.picture?.();
-  if (picture) await addPictures([picture], [name]); // first without the class: it cannot be right
-  await api.addClass(document);
+  const shown = picture ? await addPictures([picture], [name]) : []; // first without the class: it cannot be right
+  try {
+    await api.addClass(document);
+  } catch (error) {
+    removePictures(shown);
+    throw error;
+  }
   await loadClasses();
   const changed = await classifyAgain();
   const count = state.pictures.length;
@@ -52,7 +57,7 @@ async function invent(way, name) {
   if (changed.length) window.document.getElementById(`picture-${changed[0].id}`).scrollIntoView({ block: "nearest" });
 }
 
-/** Set up the panel; returns a function that starts "like this class but …". */
+/** Set up the panel, with the ways that fit the model. */
 export function setUpInvent() {
   const rename = (name) => ($("class-name").value = name);
   const all = ways(rename);
@@ -84,13 +89,4 @@ export function setUpInvent() {
     }
     $("invent-submit").disabled = false;
   });
-  const like = all.findIndex((way) => way.choose);
-  return like < 0
-    ? null
-    : (name) => {
-        radios[like].checked = true;
-        choose(all[like]);
-        $("invent").scrollIntoView({ block: "start" });
-        return all[like].choose(name);
-      };
 }

@@ -13,6 +13,9 @@ const TITLES = {
 
 export const badge = (kind) => el("span", { class: `badge ${kind}`, title: TITLES[kind] }, `${MARKS[kind]} ${kind}`);
 
+/** Names of attributes for people: "has_crown_color::grey" is "crown color: grey". */
+export const readable = (attribute) => attribute.replace(/^has_/, "").replaceAll("::", ": ").replaceAll("_", " ");
+
 /** The kind as a sign, with a word for screen readers. */
 export const mark = (kind) =>
   el(

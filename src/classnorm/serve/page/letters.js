@@ -33,52 +33,52 @@ function nameOf(base, size, marks) {
 
 const known = (letter) => [...state.classes.values()].find((row) => row.character === letter);
 
-/** A letter that no class is: some base with some mark. `pick` chooses one of many. */
-function newLetter({ bases, marks }, pick) {
-  const drawable = marks.filter((mark) => mark.character);
-  const free = bases.flatMap((base) =>
-    drawable
-      .filter((mark) => base.small && mark.position === "above" && !known(written(base, "small", [mark])))
-      .map((mark) => ({ base, marks: [mark] })),
-  );
-  return pick(free);
+/** Letters that no class is: a base with a mark above it. */
+function newLetters({ bases, marks }) {
+  const above = marks.filter((mark) => mark.character && mark.position === "above");
+  const all = bases.flatMap((base) => above.map((mark) => ({ base, mark, letter: written(base, "small", [mark]) })));
+  return all.filter(({ letter }) => letter && !known(letter));
 }
 
-export function letterWay(rename) {
-  const { bases, marks } = state.model.glyphs;
-  const scripts = [...new Set(bases.map((base) => base.script))];
-  const options = (script) =>
-    bases
-      .filter((base) => base.script === script)
-      .map((base) =>
-        el(
-          "option",
-          { value: base.name },
-          `${base.small ?? base.capital ?? ""}  ${base.name.slice(script.length + 1)}`,
-        ),
-      );
+const choice = (type, value, ...label) => el("label", {}, el("input", { type, value, name: type }), ...label);
+
+/** The controls for base, case and marks. */
+function controls({ bases, marks }) {
+  const option = ({ name, script, small, capital }) =>
+    el("option", { value: name }, `${small ?? capital ?? ""}  ${name.slice(script.length + 1)}`);
+  const groups = Map.groupBy(bases, (base) => base.script);
   const select = el(
     "select",
     { id: "letter-base" },
-    scripts.map((script) => el("optgroup", { label: script }, options(script))),
+    [...groups].map(([script, some]) => el("optgroup", { label: script }, some.map(option))),
   );
-  const sizes = ["small", "capital"].map((size) =>
-    el("label", {}, el("input", { type: "radio", name: "case", value: size, checked: size === "small" }), size),
-  );
-  const boxes = marks.map((mark) => {
-    const sign = mark.character && el("span", { "aria-hidden": "true" }, `◌${mark.character}`);
-    return el("label", {}, el("input", { type: "checkbox", value: mark.name }), sign, mark.name);
-  });
-  const specimen = el("p", { class: "specimen", role: "img" });
-  const hint = el("p", { class: "hint", role: "status" });
-  const show = el("input", { type: "checkbox", checked: true, id: "letter-show" });
-
+  const sizes = ["small", "capital"].map((size) => choice("radio", size, size));
+  const sign = ({ character }) => character && el("span", { "aria-hidden": "true" }, `◌${character}`);
+  const boxes = marks.map((mark) => choice("checkbox", mark.name, ...[sign(mark), mark.name].filter(Boolean)));
   const chosen = () => {
     const base = bases.find((row) => row.name === select.value);
-    const size = sizes.map((label) => label.firstChild).find((radio) => radio.checked).value;
+    const size = sizes[1].firstChild.checked ? "capital" : "small";
     const picked = marks.filter((_, number) => boxes[number].firstChild.checked);
     return { base, size, picked, name: nameOf(base, size, picked), letter: written(base, size, picked) };
   };
+  const choose = ({ base, mark }) => {
+    select.value = base.name;
+    for (const { firstChild: box } of boxes) box.checked = box.value === mark?.name;
+  };
+  sizes[0].firstChild.checked = true;
+  return { select, sizes, boxes, chosen, choose };
+}
+
+const fieldset = (legend, inputs) =>
+  el("fieldset", {}, el("legend", {}, legend), el("div", { class: "chips" }, inputs));
+
+export function letterWay(rename) {
+  const parts = state.model.glyphs;
+  const { select, sizes, boxes, chosen, choose } = controls(parts);
+  const specimen = el("p", { class: "specimen", role: "img" });
+  const hint = el("p", { class: "hint", role: "status" });
+  const show = el("input", { type: "checkbox", checked: true });
+
   const refresh = () => {
     const { base, size, name, letter } = chosen();
     const same = state.classes.get(name) ?? (letter && known(letter));
@@ -88,54 +88,31 @@ export function letterWay(rename) {
     hint.textContent = same ? `The model has this letter already: ${same.class}.` : note;
     rename(name);
   };
-  const choose = (combination) => {
-    select.value = combination.base.name;
-    boxes.forEach(
-      (label) => (label.firstChild.checked = combination.marks.some((mark) => mark.name === label.firstChild.value)),
-    );
+  const take = (some) => {
+    choose(some ?? { base: parts.bases[0] });
     refresh();
   };
-  const surprise = el(
-    "button",
-    {
-      type: "button",
-      onclick: () => choose(newLetter({ bases, marks }, (all) => all[Math.floor(Math.random() * all.length)])),
-    },
-    "Surprise me",
-  );
-
-  const node = el(
-    "div",
-    { oninput: refresh },
-    el(
-      "div",
-      { class: "composer" },
-      specimen,
-      el(
-        "div",
-        {},
-        el("label", { class: "field", for: "letter-base" }, "Letter", select),
-        el("fieldset", {}, el("legend", {}, "Case"), el("div", { class: "chips" }, sizes)),
-      ),
-    ),
-    el("fieldset", {}, el("legend", {}, "Marks"), el("div", { class: "chips" }, boxes)),
-    el("div", { class: "row" }, surprise),
-    hint,
-    el(
-      "label",
-      { class: "switch", for: "letter-show" },
-      show,
-      el("span", {}, "and show it one, in this browser’s serif font"),
-    ),
-  );
+  const surprise = () => {
+    const letters = newLetters(parts);
+    take(letters[Math.floor(Math.random() * letters.length)]);
+  };
+  const basics = el("div", {}, el("label", { class: "field" }, "Letter", select), fieldset("Case", sizes));
   return {
     title: "Compose a letter",
-    node,
-    start: () => choose(newLetter({ bases, marks }, ([first]) => first) ?? { base: bases[0], marks: [] }),
+    node: el(
+      "div",
+      { oninput: refresh },
+      el("div", { class: "composer" }, specimen, basics),
+      fieldset("Marks", boxes),
+      el("div", { class: "row" }, el("button", { type: "button", onclick: surprise }, "Surprise me")),
+      hint,
+      el("label", { class: "switch" }, show, el("span", {}, "and show it one, in this browser’s serif font")),
+    ),
+    start: () => take(newLetters(parts)[0]),
     document: () => {
       const { base, size, picked } = chosen();
-      const parts = picked.flatMap((mark) => [mark.name, mark.position]);
-      return { attributes: [...new Set([base.script, size, base.name, ...parts])] };
+      const marks = picked.flatMap((mark) => [mark.name, mark.position]);
+      return { attributes: [...new Set([base.script, size, base.name, ...marks])] };
     },
     picture: () => (show.checked && chosen().letter ? pictureOf(chosen().letter) : null),
   };

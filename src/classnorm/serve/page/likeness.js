@@ -2,131 +2,110 @@
 
 import { api } from "./api.js";
 import { attempt, el } from "./dom.js";
+import { readable } from "./labels.js";
 import { state } from "./state.js";
 
 const SHOWN = 60; // attributes at a time; searching finds the others
 
 const round = (number) => Number(number.toPrecision(3));
 
-export function likenessWay(rename) {
-  const { attribute_names: names, attribute_ranges: ranges } = state.model;
-  let original = null; // the descriptor of the class to start from
-  let values = null;
-  const like = el("input", {
-    id: "like-name",
-    list: "class-names",
-    autocomplete: "off",
-    placeholder: "type to search",
-  });
-  const search = el("input", {
-    id: "attribute-search",
-    type: "search",
-    autocomplete: "off",
-    placeholder: `search ${names.length} attributes`,
-  });
-  const list = el("ul", { class: "attributes", tabindex: "0", "aria-label": "Attributes" });
-  const sentence = el("p", { class: "sentence", role: "status" });
-  const editor = el(
-    "div",
-    { hidden: true },
-    el("label", { class: "field", for: "attribute-search" }, "but with other attributes", search),
-    list,
-    sentence,
-  );
-
-  const isEdited = (number) => values[number] !== original[number];
-  const isBinary = () => original.every((value) => value === 0 || value === 1);
-
-  function describe() {
-    const edits = names.map((_, number) => number).filter(isEdited);
-    const parts = edits.map((number) =>
-      isBinary()
-        ? `${values[number] ? "with" : "without"} ${names[number]}`
-        : `${names[number]} ${round(original[number])} → ${round(values[number])}`,
-    );
-    sentence.replaceChildren(
-      "Like ",
-      el("strong", {}, like.value),
-      parts.length ? " but " : "",
-      el("strong", {}, parts.join(", ")),
-      ".",
-    );
+/** A searchable list of attributes: checkboxes where they are 0 or 1, sliders elsewhere. */
+class AttributeEditor {
+  constructor() {
+    const { attribute_names: keys, attribute_ranges: ranges } = state.model;
+    Object.assign(this, { keys, ranges, names: keys.map(readable) });
+    const placeholder = `search ${keys.length} attributes`;
+    this.search = el("input", { type: "search", autocomplete: "off", placeholder, oninput: () => this.draw() });
+    this.list = el("ul", { class: "attributes", tabindex: "0", "aria-label": "Attributes" });
+    this.sentence = el("p", { class: "sentence", role: "status" });
+    const label = el("label", { class: "field" }, "but with other attributes", this.search);
+    this.node = el("div", { hidden: true }, label, this.list, this.sentence);
   }
 
-  function control(number) {
-    const id = `attribute-${number}`;
-    const change = (value, label, output) => {
-      values[number] = value;
-      label.classList.toggle("edited", isEdited(number));
-      if (output) output.textContent = String(round(value));
-      describe();
-    };
-    if (isBinary()) {
-      const label = el("label", { for: id }, names[number]);
-      const box = el("input", {
-        type: "checkbox",
-        id,
-        checked: values[number] === 1,
-        onchange: () => change(box.checked ? 1 : 0, label),
-      });
-      label.prepend(box);
-      label.classList.toggle("edited", isEdited(number));
-      return el("li", {}, label);
-    }
-    const [low, high] = ranges[number];
-    const label = el("label", { for: id, class: isEdited(number) ? "edited" : null }, names[number]);
-    const output = el("output", { for: id }, String(round(values[number])));
-    const slider = el("input", {
-      type: "range",
-      id,
-      min: Math.min(low, values[number]),
-      max: Math.max(high, values[number]),
-      step: "any",
-      value: values[number],
-      oninput: () => change(Number(slider.value), label, output),
+  /** Start from the attributes of a class. */
+  load(name, descriptor) {
+    Object.assign(this, { name, original: descriptor, values: [...descriptor] });
+    this.isBinary = descriptor.every((value) => value === 0 || value === 1);
+    this.node.hidden = false;
+    this.search.value = "";
+    this.draw();
+    this.describe();
+  }
+
+  isEdited(number) {
+    return this.values[number] !== this.original[number];
+  }
+
+  /** Numbers of the attributes that differ from the class. */
+  get edits() {
+    return this.values ? [...this.values.keys()].filter((number) => this.isEdited(number)) : [];
+  }
+
+  get changes() {
+    return Object.fromEntries(this.edits.map((number) => [this.keys[number], this.values[number]]));
+  }
+
+  describe() {
+    const parts = this.edits.map((number) => {
+      const [name, from, to] = [this.names[number], this.original[number], this.values[number]];
+      return this.isBinary ? `${to ? "with" : "without"} ${name}` : `${name} ${round(from)} → ${round(to)}`;
     });
-    return el("li", { class: "slider" }, label, slider, output);
+    const but = parts.length ? [" but ", el("strong", {}, parts.join(", "))] : [];
+    this.sentence.replaceChildren("Like ", el("strong", {}, this.name), ...but, ".");
   }
 
-  function drawList() {
-    const wanted = search.value.trim().toLowerCase();
-    const weight = (number) => (isEdited(number) ? 1e9 : 0) + Math.abs(original[number]);
-    const found = names.map((_, number) => number).filter((number) => names[number].toLowerCase().includes(wanted));
-    found.sort((one, two) => weight(two) - weight(one));
+  draw() {
+    const wanted = this.search.value.trim().toLowerCase();
+    const weight = (number) => (this.isEdited(number) ? Infinity : Math.abs(this.original[number]));
+    const found = [...this.names.keys()].filter((number) => this.names[number].toLowerCase().includes(wanted));
     const more = found.length - SHOWN;
-    list.replaceChildren(
-      ...found.slice(0, SHOWN).map(control),
+    found.sort((one, two) => (weight(one) === weight(two) ? one - two : weight(two) - weight(one)));
+    this.list.replaceChildren(
+      ...found.slice(0, SHOWN).map((number) => this.control(number)),
       more > 0 ? el("li", { class: "hint" }, `and ${more} more: search for them`) : "",
       found.length ? "" : el("li", { class: "hint" }, "no attribute has this in its name"),
     );
   }
 
-  async function start() {
-    if (!state.classes.has(like.value)) return;
-    original = await api.descriptor(like.value);
-    values = [...original];
-    editor.hidden = false;
-    search.value = "";
-    rename("");
-    drawList();
-    describe();
+  control(number) {
+    const name = el("span", { class: this.isEdited(number) ? "edited" : null }, this.names[number]);
+    const output = el("output", {}, String(round(this.values[number])));
+    const set = (value) => {
+      this.values[number] = value;
+      name.classList.toggle("edited", this.isEdited(number));
+      output.textContent = String(round(value));
+      this.describe();
+    };
+    if (this.isBinary) {
+      const box = el("input", { type: "checkbox", onchange: () => set(box.checked ? 1 : 0) });
+      box.checked = this.values[number] === 1;
+      return el("li", {}, el("label", {}, box, name));
+    }
+    const [low, high] = this.ranges[number];
+    const value = this.values[number];
+    const limits = { min: Math.min(low, value), max: Math.max(high, value), step: "any" };
+    const slider = el("input", { type: "range", ...limits, value, oninput: () => set(Number(slider.value)) });
+    return el("li", {}, el("label", { class: "slider" }, name, slider), output);
   }
-  like.addEventListener("input", () => attempt(start));
-  search.addEventListener("input", drawList);
+}
 
+export function likenessWay(rename) {
+  const editor = new AttributeEditor();
+  const start = async () => {
+    if (!state.classes.has(like.value)) return;
+    const name = like.value;
+    editor.load(name, await api.descriptor(name));
+  };
+  const more = { list: "class-names", autocomplete: "off", placeholder: "type to search" };
+  const like = el("input", { id: "like-name", ...more, oninput: () => attempt(start) });
   return {
     title: "Like a … but …",
-    node: el("div", {}, el("label", { class: "field", for: "like-name" }, "Like this class", like), editor),
+    node: el("div", {}, el("label", { class: "field" }, "Like this class", like), editor.node),
     start: () => rename(""),
     document: () => {
-      if (!values) throw new Error("Choose a class to start from.");
-      const edits = names.flatMap((name, number) => (isEdited(number) ? [[name, values[number]]] : []));
-      if (!edits.length) throw new Error("Change at least one attribute, or it is the same class again.");
-      return { like: like.value, changes: Object.fromEntries(edits) };
-    },
-    choose: (name) => {
-      like.value = name;
-      return start();
+      if (!editor.name) throw new Error("Choose a class to start from.");
+      if (!editor.edits.length) throw new Error("Change at least one attribute, or it is the same class again.");
+      return { like: editor.name, changes: editor.changes };
     },
   };
 }

@@ -35,7 +35,7 @@ function drawPoint(pen, point, size) {
   pen.globalAlpha = point.kind === "seen" ? 0.75 : 1;
   pen.font = letter ? `${point.kind === "seen" ? "" : "bold "}${size}px serif` : `${0.75 * size}px sans-serif`;
   pen.fillText(letter ?? MARKS[point.kind], x, y);
-  if (point.kind === "yours") pen.fillText("★", x + 0.7 * size, y - 0.7 * size);
+  if (letter && point.kind === "yours") pen.fillText("★", x + 0.7 * size, y - 0.7 * size);
   pen.globalAlpha = 1;
   if (point === chosen) {
     pen.strokeStyle = colours.ink;

@@ -49,6 +49,7 @@ export async function addPictures(blobs, truths = []) {
   }
   removePictures(added.filter((picture) => !picture.top)); // also says that the others have their answers
   if (problem) throw new Error(problem);
+  return added;
 }
 
 export function removePictures(gone) {
