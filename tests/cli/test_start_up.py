@@ -12,7 +12,20 @@ from classnorm.continual import STRATEGIES
 from classnorm.continual.strategies import strategy_config
 from classnorm.methods import METHODS
 
-HEAVY = ["torch", "transformers", "sklearn", "scipy", "matplotlib", "pandas", "pyarrow", "h5py", "optuna", "ray"]
+HEAVY = [
+    "torch",
+    "transformers",
+    "sklearn",
+    "scipy",
+    "matplotlib",
+    "pandas",
+    "pyarrow",
+    "h5py",
+    "optuna",
+    "ray",
+    "starlette",
+    "uvicorn",
+]
 DATA = "synthetic:classes=10,unseen=3,rows=100,features=8"
 HELP = [
     ["--help"],
@@ -49,6 +62,9 @@ MISTAKES = {
     "no model there": ["evaluate", "nowhere", DATA],
     "no model to export": ["export", "nowhere", "x.onnx"],
     "no model to predict with": ["predict", "nowhere", "features.npy"],
+    "no model to serve": ["serve", "nowhere"],
+    "token of a server": ["serve", "--host", "0.0.0.0"],
+    "limit of a server": ["serve", "--body-mb", "0"],
     "no runs there": ["report", "nowhere"],
     "setting out of range": ["train", DATA, "--lr", "-1"],
     "setting of kernel out of range": ["train", DATA, "--method", "kernel", "--ridge", "0"],

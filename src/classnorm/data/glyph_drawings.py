@@ -19,8 +19,9 @@ LINES = {"ascender": 0.253, "capital": 0.273, "small": 0.390, "baseline": 0.740,
 """Heights of the lines of a canvas from its top, as a share of its side: those of the fonts in the images."""
 
 _FINE = 4  # strokes are measured at this multiple of the resolution of the images
-_THIN, _WIDE = 1.0, 2.9  # half the width of strokes, in pixels of the images; those between are left as they are
-_TARGET = 1.6
+# Half the width of strokes, in pixels of the images: the first and last percentile of the training fonts, between which
+# strokes are left as they are, and their median.
+_THIN, _WIDE, _TARGET = 1.0, 2.9, 1.5
 
 
 def letter(image: Image.Image) -> npt.NDArray[np.uint8]:

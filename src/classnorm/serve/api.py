@@ -319,7 +319,7 @@ class Api:
         response = JSONResponse(document, status, headers={HEADER: key})
         if request.headers.get(HEADER) is None:
             age = round(86400 * self.limits.session_days)
-            secure = request.url.scheme == "https"
+            secure = request.headers.get("origin", request.url.scheme).startswith("https")  # also behind a proxy
             response.set_cookie(COOKIE, key, max_age=age, httponly=True, samesite="strict", secure=secure)
         return response
 

@@ -79,7 +79,7 @@ class ServeSettings:
     run_folder: Path | None = None
     """Folder of the counters that the workers share while the server runs."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names that a request may address, in addition to the loopback ones if it listens there; none allows all."""
+    """Names that a request may address, in addition to loopback; without any, all if it listens elsewhere."""
     workers: int = 1
     limits: Limits = field(default_factory=Limits)
 
@@ -95,9 +95,9 @@ class ServeSettings:
     @property
     def known_hosts(self) -> frozenset[str] | None:
         """The host names that requests may address; None for all."""
-        if self.is_loopback:
-            return frozenset({"localhost", "127.0.0.1", "[::1]", self.host, *self.allowed_hosts})
-        return frozenset(self.allowed_hosts) or None
+        if not self.is_loopback and not self.allowed_hosts:
+            return None
+        return frozenset({"localhost", "127.0.0.1", "[::1]", self.host, *self.allowed_hosts})
 
     def check(self) -> None:
         self.limits.check()
