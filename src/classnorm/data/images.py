@@ -21,6 +21,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from classnorm.data import glyphs
 from classnorm.data.cub import read_cub, read_cub_split
 from classnorm.data.dataset import IntArray, Split
+from classnorm.data.image_formats import SUFFIXES, displayed, reason_to_refuse, register_heif
 from classnorm.data.image_table import Images, ImageTable, folder_and_file
 from classnorm.data.table_files import csv_lines
 from classnorm.errors import DataError
@@ -37,7 +38,6 @@ __all__ = [
     "unlabelled_images",
 ]
 
-_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
 _FORMATS = ("JPEG", "MPO", "PNG", "BMP", "DIB", "GIF", "TIFF", "WEBP", "PPM", "AVIF", "HEIF")
 _LARGE_PIXELS = 1 << 25
 _LARGE = threading.Lock()
@@ -64,7 +64,7 @@ def find_images(source: str | Path) -> ImageTable:
         problem = "not a folder or .csv file" if path.exists() else "no such folder or file"
         raise DataError(f"{path}: {problem}; use a folder per class, CUB's folder, a CSV with path,label, or glyphs")
     if not len(table):
-        flat = path.is_dir() and any(file.suffix.lower() in _SUFFIXES for file in path.iterdir())
+        flat = path.is_dir() and any(file.suffix.lower() in SUFFIXES for file in path.iterdir())
         problem = "the images are not in class folders" if flat else "no images there"
         raise DataError(f"{path}: {problem}; use a folder that contains one folder of images per class")
     return table
@@ -86,8 +86,10 @@ def read_images(
         try:
             if isinstance(images, np.ndarray):
                 return prepare(Image.fromarray(images[row]))
+            if isinstance(images[row], Path) and (reason := reason_to_refuse(images[row])):
+                return reason
             with open_image(images[row]) as image, _turn(image):
-                return prepare(ImageOps.exif_transpose(image))  # rotate upright
+                return prepare(displayed(ImageOps.exif_transpose(image)))  # rotated upright
         except MemoryError:
             raise
         except FileNotFoundError:
@@ -115,6 +117,7 @@ def open_image(file: Path | BinaryIO) -> Image.Image:
     if isinstance(file, Path) and file.exists() and not file.is_file():
         raise ValueError("not a file")
     Image.init()
+    register_heif()
     return Image.open(file, formats=[name for name in _FORMATS if name in Image.OPEN])
 
 
@@ -152,7 +155,7 @@ def class_folders(root: Path) -> list[Path]:
 
 def _images_below(folder: Path) -> list[Path]:
     """Return all visible images in `folder` and its subfolders, sorted."""
-    images = (file for file in folder.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
+    images = (file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
     visible = (file for file in images if not any(part.startswith(".") for part in file.relative_to(folder).parts))
     return sorted(visible, key=lambda file: file.as_posix())
 
@@ -167,7 +170,7 @@ def list_images(source: Path) -> dict[str, Path] | None:
         if not files:
             raise DataError(f"{source}: no images there; use a folder of images, an image, or a feature file")
         return files
-    if source.suffix.lower() in _SUFFIXES:
+    if source.suffix.lower() in SUFFIXES:
         return {str(source): source}
     if source.suffix.lower() != ".csv" or not source.is_file():
         return None
