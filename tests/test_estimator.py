@@ -12,7 +12,7 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -20,6 +20,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from classnorm import ClassNormClassifier, Scorer
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ClassNormError, ModelError
+from classnorm.experiments.experiment import Experiment, run
+from classnorm.methods import resolve
 from classnorm.metrics import gzsl_scores
 
 FAST = {"hidden": 32, "epochs": 15, "lr": 3e-3, "validation_splits": 1}
@@ -363,3 +365,56 @@ def test_one_row_a_class_is_enough_to_fit_and_save(tmp_path):
 def test_help_answers_without_scikit_learn_or_pytorch():
     script = "import sys, classnorm.cli as c; c.main(['--help']); assert not {'torch', 'sklearn'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_table_may_name_its_classes_in_a_column(data, fitted):
+    frame = data["table"].reset_index(names="species")
+    again = ClassNormClassifier(settings=FAST).fit(*data["train"], descriptors=frame)
+    assert again.classes_.tolist() == fitted.classes_.tolist()
+    np.testing.assert_array_equal(again.descriptors_, fitted.descriptors_)
+    assert again.predict(data["test"][0]).tolist() == fitted.predict(data["test"][0]).tolist()
+
+
+@pytest.mark.parametrize("columns", [[], ["species", "family"]])
+def test_a_numbered_table_without_one_column_of_names_says_what_to_do(data, columns):
+    frame = data["table"].reset_index(drop=True).assign(**dict.fromkeys(columns, "x"))
+    with pytest.raises(ValueError, match=r"numbered, but labels are like 'bird 00'.*set_index"):
+        ClassNormClassifier(settings=FAST).fit(*data["train"], descriptors=frame)
+
+
+def test_cross_validated_probabilities_work_with_an_array_and_the_error_says_so(data):
+    X, y = data["train"]
+    table = data["table"]
+    clf = ClassNormClassifier(method="kernel", settings={"calibration": "none"})
+    with pytest.raises(ValueError, match=r"cross_val_predict numbers the labels .*table.loc\[np.unique\(y\)\]"):
+        cross_val_predict(clf, X, y, cv=3, method="predict_proba", params={"descriptors": table})
+    rows = table.loc[np.unique(y)].to_numpy()
+    probabilities = cross_val_predict(clf, X, y, cv=3, method="predict_proba", params={"descriptors": rows})
+    assert probabilities.shape == (len(y), len(np.unique(y)))
+    assert np.mean(np.unique(y)[probabilities.argmax(axis=1)] == y) > 0.8
+
+
+def test_a_search_varies_single_settings(data):
+    clf = ClassNormClassifier(method="kernel", settings={"calibration": "none", "closed_form": True})
+    search = GridSearchCV(clf, {"settings__ridge": [1e6, 0.1], "settings__length": [1.0]}, cv=3, error_score="raise")
+    search.fit(*data["train"], descriptors=data["table"])
+    assert search.best_params_["settings__ridge"] == 0.1
+    expected = {"calibration": "none", "closed_form": True, "ridge": 0.1, "length": 1.0}
+    assert search.best_estimator_.settings == expected
+    assert clf.settings == {"calibration": "none", "closed_form": True}
+    assert clone(search.best_estimator_).get_params()["settings__ridge"] == 0.1
+    with pytest.raises(ValueError, match="unknown setting 'rigde'; did you mean 'ridge'"):
+        clone(clf).set_params(settings__rigde=1.0).fit(*data["train"], descriptors=data["table"])
+
+
+def test_the_folder_of_a_run_loads_as_a_classifier(tmp_path, small_dataset):
+    shuffled = small_dataset.restricted(np.random.default_rng(1).permutation(small_dataset.n_classes))
+    _, config = resolve(shuffled, "kernel", calibration="bias:0.5")
+    run(Experiment(shuffled, "kernel", "reference", config), tmp_path)
+    clf = ClassNormClassifier.load(tmp_path)
+    rows = shuffled.features[shuffled.test_rows]
+    assert clf.predict(rows).tolist() == Scorer.load(tmp_path).predict(rows)
+    assert clf.classes_.tolist() == sorted(shuffled.class_names)
+    assert clf.settings["calibration"] == "bias:0.5"
+    again = ClassNormClassifier.load(clf.save(tmp_path / "saved"))
+    np.testing.assert_allclose(again.predict_proba(rows), clf.predict_proba(rows))

@@ -40,6 +40,7 @@ Floats = npt.NDArray[np.float64]
 
 _FILE = "estimator.json"
 _FORMAT = "classnorm-estimator"
+_NESTED = "settings__"
 # Without descriptors: a linear layer on one-hot descriptors, that is, one free prototype per class. The default 50
 # epochs are meant for thousands of rows; a few dozen rows need more.
 _PLAIN = {"layers": 1, "lr": 0.03, "schedule": "cosine", "weight_decay": 0.0}
@@ -134,10 +135,11 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: [n, d_z] finite features.
             y: [n] labels: text, integers or booleans.
-            descriptors: one per competing class, including all classes of `y`: a DataFrame indexed by class, a mapping
-                from class to vector, an array, or a function that returns any of these. The rows of an array are the
-                sorted classes of `y` or, if there are more rows, the classes 0, 1, 2, … Use a function in
-                cross-validation if the table has as many rows as `X`: scikit-learn would split it.
+            descriptors: one per competing class, including all classes of `y`: a DataFrame indexed by class (or with
+                one column of text that names them), a mapping from class to vector, an array, or a function that
+                returns any of these. The rows of an array are the sorted classes of `y` or, if there are more rows,
+                the classes 0, 1, 2, … Use a function in cross-validation if the table has as many rows as `X`:
+                scikit-learn would split it.
             eval_set: (X, y) to score after training, see `eval_score_`. It does not affect the training.
         """
         X, y = validate_data(self, X, y, dtype=(np.float32, np.float64))
@@ -178,6 +180,21 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(text, ModelWarning, stacklevel=3)
         self.calibration_error_: dict[str, float] | None = None
         self.eval_score_ = None if eval_set is None else self.score(*eval_set)
+        return self
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """As in scikit-learn; with `deep`, also each of `settings` as ``settings__NAME``."""
+        params: dict[str, Any] = super().get_params(deep)
+        if deep:
+            params |= {f"{_NESTED}{name}": value for name, value in (self.settings or {}).items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """As in scikit-learn; ``settings__ridge=0.1`` sets one of `settings`, also in the grid of a search."""
+        nested = {name.removeprefix(_NESTED): params.pop(name) for name in list(params) if name.startswith(_NESTED)}
+        super().set_params(**params)
+        if nested:
+            self.settings = {**(self.settings or {}), **nested}
         return self
 
     def _announce(self, stage: str) -> None:
@@ -291,7 +308,7 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Write the model files of `Scorer.save` and `estimator.json` into `folder`, and return it."""
         check_is_fitted(self)
         folder = self.scorer_.save(folder)
-        params = self.get_params()
+        params = self.get_params(deep=False)
         if not isinstance(params["random_state"], int):
             params["random_state"] = None
         names = getattr(self, "feature_names_in_", None)
@@ -316,9 +333,11 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, folder: Path | str, device: Device = "auto") -> Self:
-        """Load a saved classifier."""
+        """Load a saved classifier, or the model of a run, whose class names become the labels."""
         path = Path(folder) / _FILE
         scorer = Scorer.load(folder, device)
+        if not path.exists():
+            return cls._of_run(scorer)
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             if document["format"] != _FORMAT:
@@ -338,6 +357,16 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{path}: not a readable estimator ({error}); fit and save it again") from error
         result.scorer_, result.seen_mask_ = scorer, scorer.seen
+        return result
+
+    @classmethod
+    def _of_run(cls, scorer: Scorer) -> Self:
+        result = cls(scorer.method, settings=scorer.config.as_dict())
+        result.classes_ = np.array(sorted(scorer.class_names))
+        result.scorer_ = scorer.only(result.classes_.tolist())
+        result.seen_mask_, result.n_features_in_ = result.scorer_.seen, scorer.d_z
+        result.mean_ = result.scale_ = result.validation_ = result.calibration_error_ = result.eval_score_ = None
+        result._described = True
         return result
 
     def _rows(self, X: Any) -> Array:

@@ -28,7 +28,8 @@ def descriptor_table(descriptors: Any, classes: Array) -> dict[Any, Floats]:
     if isinstance(descriptors, Mapping):
         names, rows = list(descriptors), [np.ravel(vector) for vector in descriptors.values()]
     elif is_frame(descriptors):
-        names, rows = list(descriptors.index), list(descriptors.to_numpy())
+        frame = _named_frame(descriptors, classes)
+        names, rows = list(frame.index), list(frame.to_numpy())
     else:
         rows = list(descriptors)
         names = classes.tolist()
@@ -57,9 +58,30 @@ def descriptor_table(descriptors: Any, classes: Array) -> dict[Any, Floats]:
     return table
 
 
+def _named_frame(frame: Any, classes: Array) -> Any:
+    """The DataFrame indexed by class: if rows are numbered but labels are text, a column of text has the names."""
+    is_text = classes.dtype.kind == "U" or (classes.dtype == object and all(isinstance(c, str) for c in classes))
+    if not is_text or not hasattr(frame, "columns") or any(isinstance(name, str) for name in frame.index):
+        return frame
+    columns = _text_columns(frame)
+    if len(columns) == 1:
+        return frame.set_index(columns[0])
+    some = f"{len(columns)} columns of text ({', '.join(map(repr, columns[:3]))})" if columns else "no column of text"
+    raise DataError(
+        f"the rows of the descriptors are numbered, but labels are like {classes.tolist()[0]!r}, and there is {some} "
+        "to name them; index the table by class, for example with table.set_index('name')"
+    )
+
+
+def _text_columns(frame: Any) -> list[Any]:
+    return [column for column in frame.columns if len(frame) and all(isinstance(value, str) for value in frame[column])]
+
+
 def column_names(descriptors: Any) -> list[str] | None:
-    """Return the names of the columns of a DataFrame, if they are names."""
+    """Return the names of the columns of a DataFrame, if they are names, without a column that names the classes."""
     columns = list(descriptors.columns) if is_frame(descriptors) and hasattr(descriptors, "columns") else []
+    if columns and not any(isinstance(name, str) for name in descriptors.index):
+        columns = [column for column in columns if column not in _text_columns(descriptors)]
     return columns if columns and all(isinstance(column, str) for column in columns) else None
 
 
@@ -74,8 +96,14 @@ def joined_classes(classes: Array, names: list[Any]) -> Array:
     if classes.dtype.kind in "iu" and added.dtype.kind == "f" and (added == added.astype(classes.dtype)).all():
         added = added.astype(classes.dtype)  # e.g. the index of a DataFrame that was converted to float
     if kinds.get(classes.dtype.kind) != kinds.get(added.dtype.kind):
+        hint = (
+            " (cross_val_predict numbers the labels for probabilities: give it the descriptors of the classes of y as "
+            "an array, table.loc[np.unique(y)].to_numpy())"
+        )
+        is_numbered = classes.dtype.kind in "iu" and isinstance(new[0], str)
         raise DataError(
             f"labels are like {classes.tolist()[0]!r}, but a descriptor is named {new[0]!r}; name classes as in y"
+            + hint * is_numbered
         )
     try:
         return np.unique(np.concatenate([classes, added]))

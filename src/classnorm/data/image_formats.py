@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 __all__ = ["SUFFIXES", "displayed", "reason_to_refuse", "register_heif"]
@@ -59,7 +60,7 @@ def displayed(image: Image.Image) -> Image.Image:
     return image
 
 
-def _stretched(values: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def _stretched(values: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
     if values.min() >= 0 and 255 < values.max() <= 65535 and (values == np.round(values)).all():
         return (values // _DEPTH).astype(np.uint8)  # 16 bits, which some formats open as 32
     low, span = values.min(), np.ptp(values)

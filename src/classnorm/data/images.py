@@ -86,9 +86,10 @@ def read_images(
         try:
             if isinstance(images, np.ndarray):
                 return prepare(Image.fromarray(images[row]))
-            if isinstance(images[row], Path) and (reason := reason_to_refuse(images[row])):
+            file = images[row]
+            if isinstance(file, Path) and (reason := reason_to_refuse(file)):
                 return reason
-            with open_image(images[row]) as image, _turn(image):
+            with open_image(file) as image, _turn(image):
                 return prepare(displayed(ImageOps.exif_transpose(image)))  # rotated upright
         except MemoryError:
             raise
@@ -191,13 +192,12 @@ def unlabelled_images(source: Path) -> ImageTable:
 def is_unlabelled(source: Path) -> bool:
     """Whether a source has no labels: an image, a folder of images without class folders, a CSV file without labels."""
     if source.is_dir():
-        flat = any(file.suffix.lower() in _SUFFIXES for file in source.iterdir())
+        flat = any(file.suffix.lower() in SUFFIXES for file in source.iterdir())
         return flat and not (source / "images.txt").is_file() and not class_folders(source)
     if source.suffix.lower() == ".csv" and source.is_file():
-        with source.open(encoding="utf-8-sig", errors="replace") as file:
-            columns = [cell.strip() for cell in next(csv.reader([file.readline()]), [])]
+        columns = _csv_columns(source)
         return "path" in columns and "label" not in columns
-    return source.suffix.lower() in _SUFFIXES
+    return source.suffix.lower() in SUFFIXES
 
 
 def read_image_split(path: Path, image_files: Sequence[str] | None) -> npt.NDArray[np.bool_]:

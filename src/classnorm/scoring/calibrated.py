@@ -214,7 +214,7 @@ def _calibrate(
         "novelty": novelty,
         "curves": {} if math.isnan(harmonic) else _curves(sides, calibration),
     }
-    sets = PredictionSets.measure(splits, temperature)
+    sets = PredictionSets.measure(splits, temperature) if splits else None
     return _Chosen(calibration, temperature, rejection, sets), json_numbers(record)
 
 
