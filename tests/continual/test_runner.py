@@ -60,7 +60,7 @@ def test_a_killed_run_resumes_to_the_same_logits(stream, fast, name, tmp_path):
     resumed = run_stream(stream, name, config, folder=tmp_path, resume=True, progress=steps.append)
     assert [(step.done, step.total) for step in steps] == [(5, 6), (6, 6)]  # both epochs of the last of 3 tasks
     assert same(whole.history, resumed.history)
-    assert resumed.losses == whole.losses
+    assert resumed.losses == whole.losses and resumed.rows == whole.rows
     weights = resumed.learner.state_dict()
     assert all(torch.equal(weights[key], value) for key, value in whole.learner.state_dict().items())
 
@@ -227,3 +227,22 @@ def test_an_unknown_strategy_setting_or_config_is_refused(stream, dataset):
         )
     with pytest.raises(ConfigError, match="features \\[rows, dimensions\\]"):
         run_stream(stream, "sequential", inputs=Squares(dataset))
+
+
+@pytest.mark.parametrize(
+    ("name", "stored", "rows"),
+    [
+        ("sequential", lambda n, weights: 0, lambda n: 2 * n),
+        ("multitask", lambda n, weights: 64 * n, lambda n: 2 * n),  # 16 features of 4 bytes a row
+        ("replay", lambda n, weights: 64 * 12 * 5, None),  # 5 rows of each of 12 classes
+        ("ewc", lambda n, weights: 2 * 4 * weights, None),  # an importance and an anchor of each weight
+        ("analytic", lambda n, weights: 8 * (16 * 16 + 12 * 16 + 12), lambda n: n),
+    ],
+)
+def test_a_run_counts_the_bytes_it_stores_and_the_rows_it_passes(stream, fast, name, stored, rows):
+    changes = {} if name == "analytic" else {"epochs": 2}
+    result = run_stream(stream, name, fast(name, **changes | ({"memory_per_class": 5} if name == "replay" else {})))
+    weights = sum(p.numel() for p in result.learner.parameters() if p.requires_grad)
+    n = len(stream.train_rows)
+    assert result.stored_bytes == stored(n, weights)
+    assert result.rows == rows(n) if rows else result.rows > 2 * n

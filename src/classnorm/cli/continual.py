@@ -22,7 +22,15 @@ from classnorm.experiments.engine import Engine
 from classnorm.experiments.experiment import dataset_record
 from classnorm.experiments.streams import ContinualExperiment, ImageMode, run_continual
 from classnorm.experiments.validation_sequence import Chosen, GridName, Selection, default_grid, paper_grid, validated
-from classnorm.report import STREAM_SCORES, group_results, rich_table, step_table, terminal_table, write_report
+from classnorm.report import (
+    STREAM_COSTS,
+    STREAM_SCORES,
+    group_results,
+    rich_table,
+    step_table,
+    terminal_table,
+    write_report,
+)
 from classnorm.results.numbers import json_number, mean, std
 from classnorm.results.run_folder import Result
 
@@ -140,8 +148,10 @@ class Continual(SettingsCommand):
     def _document(
         self, dataset: ZeroShotDataset, results: Sequence[Result], chosen: Sequence[Chosen]
     ) -> dict[str, Any]:
-        keys = ("seed", "scores", "per_task", "matrix", "config", "stream", "train_seconds")
-        runs = [{key: r.document[key] for key in keys} | {"folder": str(r.folder)} for r in results]
+        keys = ("seed", "scores", "per_task", "matrix", "config", "stream", *STREAM_COSTS)
+        runs: list[dict[str, Any]] = [
+            {key: r.document.get(key) for key in keys} | {"folder": str(r.folder)} for r in results
+        ]
         scores = {name: [run["scores"][name] for run in runs] for name in STREAM_SCORES}
         means = {name: _over_seeds(mean, values) for name, values in scores.items()}
         steps = zip(*(run["per_task"] for run in runs), strict=True)

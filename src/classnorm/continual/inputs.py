@@ -10,7 +10,7 @@ from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
 
-__all__ = ["FeatureInputs", "Inputs"]
+__all__ = ["CountedInputs", "FeatureInputs", "Inputs"]
 
 
 class Inputs(Protocol):
@@ -41,3 +41,18 @@ class FeatureInputs:
 
     def batch(self, rows: Tensor) -> Tensor:
         return self.features.index_select(0, rows)
+
+
+class CountedInputs:
+    """Counts the rows that a strategy asks for, in all its passes: what it computes, whatever the machine."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+        self.count = 0
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def batch(self, rows: Tensor) -> Tensor:
+        self.count += len(rows)
+        return self.inputs.batch(rows)

@@ -30,6 +30,8 @@ class Record:
     """Mean loss of each epoch, task by task."""
     seconds: float = 0.0
     """Training time."""
+    rows: int = 0
+    """Rows that passed through the learner in training, each as often as it did."""
 
 
 def add_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -48,7 +50,12 @@ def save_record(folder: Path, key: str, record: Record, tensors: Mapping[str, Te
         if step == 0:  # the state of another run must not outlive its logits
             _state(folder).unlink(missing_ok=True)
         np.save(temporary, record.history[step])
-    metadata = {"key": key, "losses": json.dumps(record.losses), "seconds": str(record.seconds)}
+    metadata = {
+        "key": key,
+        "losses": json.dumps(record.losses),
+        "seconds": str(record.seconds),
+        "rows": str(record.rows),
+    }
     with replacing(_state(folder)) as temporary:
         temporary.write_bytes(save({name: value.cpu().contiguous() for name, value in tensors.items()}, metadata))
 
@@ -66,7 +73,7 @@ def load_record(folder: Path, key: str, device: torch.device) -> tuple[Record, d
             tensors = {name: t if t.dtype == torch.float64 else t.to(device) for name, t in tensors.items()}
         losses = json.loads(metadata["losses"])
         history = [np.load(_logits(folder, step)) for step in range(len(losses) + 1)]
-        record = Record(history, losses, float(metadata["seconds"]))
+        record = Record(history, losses, float(metadata["seconds"]), int(metadata.get("rows", 0)))
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise ModelError(f"{folder}: not a readable run; delete it to start afresh") from error
     if metadata.get("key") != key:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from classnorm.continual.config import StreamConfig
-from classnorm.continual.inputs import FeatureInputs, Inputs
+from classnorm.continual.inputs import CountedInputs, FeatureInputs, Inputs
 from classnorm.continual.model import Learner
 from classnorm.continual.record import Record, add_prefix, load_record, save_record, strip_prefix
 from classnorm.continual.strategies import Strategy, StreamProblem, configure, strategy_named
@@ -41,6 +41,10 @@ class StreamResult:
     """Training time, without the recording of logits."""
     learner: Learner
     """The learner after the last task."""
+    stored_bytes: int
+    """What the strategy keeps after the last task besides the learner."""
+    rows: int
+    """Rows that passed through the learner in training, each as often as it did."""
 
 
 def run_stream(
@@ -86,16 +90,19 @@ def run_stream(
     encoder = copy.deepcopy(encoder).to(device) if encoder is not None else None
     key = _key(stream, strategy, config, seed, encoder) if folder else ""
     learner = kind.new_learner(config, dataset.d_a, _feature_dim(inputs, encoder, device), seed, encoder).to(device)
-    run = _Run(stream, kind(StreamProblem.of(stream, learner, inputs, seed, device), config), folder, key)
+    counted = CountedInputs(inputs)
+    run = _Run(stream, kind(StreamProblem.of(stream, learner, counted, seed, device), config), inputs, folder, key)
     if not (resume and run.restore()):
         run.save()
     record = run.record
     for task in range(len(record.losses), stream.n_tasks):
-        started = time.perf_counter()
+        started, before = time.perf_counter(), counted.count
         record.losses.append(run.strategy.learn(task, _within(progress, task, stream.n_tasks)))
         record.seconds += time.perf_counter() - started
+        record.rows += counted.count - before
         run.save()
-    return StreamResult(record.history, record.losses, record.seconds, learner.eval())
+    stored = run.strategy.stored_bytes(stream.n_tasks)
+    return StreamResult(record.history, record.losses, record.seconds, learner.eval(), stored, record.rows)
 
 
 @dataclass
@@ -104,6 +111,8 @@ class _Run:
 
     stream: TaskStream
     strategy: Strategy
+    inputs: Inputs
+    """For recording, which does not count."""
     folder: Path | None
     key: str
     record: Record = field(default_factory=Record)
@@ -137,7 +146,7 @@ class _Run:
         prototypes = learner.prototypes(torch.from_numpy(self.stream.descriptors).to(device))
         size = _FEATURE_BATCH if isinstance(learner.encoder, nn.Identity) else _BATCH
         batches = torch.split(torch.from_numpy(self.stream.test_rows).to(device), size)
-        scores = [learner.logits(problem.inputs.batch(rows), prototypes).float().cpu() for rows in batches]
+        scores = [learner.logits(self.inputs.batch(rows), prototypes).float().cpu() for rows in batches]
         logits: npt.NDArray[np.float32] = torch.cat(scores).numpy()
         if not np.isfinite(logits).all():
             raise DivergedError("training diverged: the scores of the test rows are not finite; lower `lr`")

@@ -189,6 +189,8 @@ def _document(experiment: ContinualExperiment, outcome: StreamResult) -> dict[st
         "bias_curve": _bias_curve(stream, outcome, experiment.config.bias),
         "matrix": [[json_number(value) for value in row] for row in scores.matrix.tolist()],
         "train_seconds": round(outcome.train_seconds, 3),
+        "stored_bytes": outcome.stored_bytes,
+        "rows_passed": outcome.rows,
     }
 
 

@@ -15,6 +15,7 @@ from classnorm.report.page import Section, page
 from classnorm.report.stream_results import STEPS, mean_matrix, step_table, stream_plots, task_values
 from classnorm.report.summary import (
     SCORES,
+    STREAM_COSTS,
     STREAM_SCORES,
     Group,
     best_group,
@@ -38,6 +39,7 @@ from classnorm.results.artifact import Artifact
 __all__ = [
     "SCORES",
     "STEPS",
+    "STREAM_COSTS",
     "STREAM_SCORES",
     "Comparison",
     "Group",

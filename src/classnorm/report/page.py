@@ -15,7 +15,7 @@ from classnorm.report.class_results import worst_classes
 from classnorm.report.differences import MEANING, Comparison
 from classnorm.report.plots import Style
 from classnorm.report.provenance import facts
-from classnorm.report.stream_results import STEPS, step_table
+from classnorm.report.stream_results import STEPS, cost_table, step_table
 from classnorm.report.stylesheet import STYLE
 from classnorm.report.summary import Group, best_group, unseen_examples
 from classnorm.report.tables import difference_table, html_dot, html_table, results_note, results_table
@@ -115,6 +115,9 @@ def _stream_section(section: Section, colors: Mapping[str, str]) -> list[str]:
             {f"stream-{name}": meaning for name, (_, meaning) in STEPS.items()},
             "Lines: mean over seeds; bands: range of the seeds.",
         ),
+        f"<h4>Budgets</h4>{html_table(cost_table(groups), colors)}",
+        '<p class="note">Stored: what a strategy keeps for earlier tasks, like rows, importances or sums. '
+        "Rows passed: rows that went through the learner in training, each as often as it did.</p>",
         "<h4>In numbers</h4>",
         *(_details(group, colors, html_table(step_table(group))) for group in groups),
         _plots(

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.report.summary import Group, score_digits
+from classnorm.report.summary import STREAM_COSTS, Group, score_digits
 from classnorm.results.artifact import Plot, Series, Table
-from classnorm.results.numbers import mean_text
+from classnorm.results.numbers import mean_text, number_text
 from classnorm.results.run_folder import Result
 
-__all__ = ["STEPS", "mean_matrix", "step_table", "stream_plots", "task_curve", "task_values"]
+__all__ = ["STEPS", "cost_table", "mean_matrix", "step_table", "stream_plots", "task_curve", "task_values"]
 
 STEPS = {
     "seen": ("S", "Accuracy on the classes learnt so far"),
@@ -77,3 +77,12 @@ def step_table(group: Group, title: str = "") -> Table:
     }
     rows = [[f"after task {t}", *row] for t, row in enumerate(zip(*cells.values(), strict=True), start=1)]
     return Table.of(title, ["", *(short for short, _ in STEPS.values())], rows)
+
+
+def cost_table(groups: Sequence[Group]) -> Table:
+    """What each strategy cost, mean over seeds."""
+    rows = []
+    for group in groups:
+        seconds, stored, passed = (group.mean(name) for name in STREAM_COSTS)
+        rows.append([group.label, number_text(seconds), number_text(stored / 1e6, 2), number_text(passed / 1e3)])
+    return Table.of("", ["strategy", "seconds of training", "stored, MB", "rows passed, thousands"], rows)

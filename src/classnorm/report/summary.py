@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from classnorm.results.run_folder import Result
 
 __all__ = [
     "SCORES",
+    "STREAM_COSTS",
     "STREAM_SCORES",
     "Group",
     "best_group",
@@ -48,6 +50,9 @@ STREAM_SCORES = {
 }
 """The same for streams."""
 
+STREAM_COSTS = ("train_seconds", "stored_bytes", "rows_passed")
+"""What a stream cost: training time, bytes kept for earlier tasks, rows that passed through the learner in training."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -73,10 +78,10 @@ class Group:
         return class_results(self.results)
 
     def values(self, name: str) -> list[float]:
-        """One value per seed of a score, `train_seconds` or `fit_seconds`."""
+        """One value per seed of a score or of a cost like `train_seconds`; NaN where an earlier version wrote none."""
         if name in self.scores:
             return [result.scores[name] for result in self.results]
-        return [float(result.document[name]) for result in self.results]
+        return [float(result.document.get(name, math.nan)) for result in self.results]
 
     def mean(self, name: str) -> float:
         return mean(self.values(name))

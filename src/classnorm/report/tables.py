@@ -16,7 +16,7 @@ from rich.text import Text
 from classnorm.escapes import csv_text, one_line, printable
 from classnorm.metrics.bootstrap import Difference
 from classnorm.report.differences import Comparison
-from classnorm.report.summary import SCORES, Group, score_digits
+from classnorm.report.summary import SCORES, STREAM_COSTS, Group, score_digits
 from classnorm.results.artifact import Cell, Table, ranks
 from classnorm.results.numbers import signed
 
@@ -192,7 +192,7 @@ def csv_document(groups: Sequence[Group]) -> str:
     """
     keys, times = ["method", "recipe"], ["train_seconds", "fit_seconds"]
     if groups[0].is_stream:
-        keys, times = ["strategy"], ["train_seconds"]
+        keys, times = ["strategy"], list(STREAM_COSTS)
     names = [*groups[0].scores, *times]
     columns = [f"{name}_{statistic}" for name in names for statistic in ("mean", "std")]
     rows = []

@@ -40,3 +40,6 @@ class MemoryStrategy(GradientStrategy):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         self.memory = state["memory"]
+
+    def stored_bytes(self, tasks: int) -> int:
+        return self.problem.bytes_of(len(self.memory))

@@ -46,6 +46,10 @@ class StreamProblem:
     """Training rows of each task."""
     seed: int
 
+    def bytes_of(self, rows: int) -> int:
+        """Bytes of the inputs of some rows, as a learner takes them."""
+        return rows * self.inputs.batch(torch.zeros(1, dtype=torch.int64, device=self.descriptors.device)).nbytes
+
     @classmethod
     def of(cls, stream: TaskStream, learner: Learner, inputs: Inputs, seed: int, device: torch.device) -> Self:
         order = np.concatenate(stream.tasks)
@@ -91,6 +95,10 @@ class Strategy(ABC):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027 (many strategies have no state)
         """Restore the tensors of `state`, which are on the device of the problem."""
+
+    def stored_bytes(self, tasks: int) -> int:
+        """Bytes kept for the sake of the first `tasks` tasks besides the learner: its `state`."""
+        return sum(tensor.nbytes for tensor in self.state().values())
 
 
 class GradientStrategy(Strategy):
