@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -93,7 +94,7 @@ class Cluster:
     def _start(self, ray: Any) -> None:
         settings: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
         if self.address is None:
-            settings["num_cpus"] = self.jobs or os.cpu_count() or 1
+            settings["num_cpus"] = min(self.jobs or sys.maxsize, max(2, os.cpu_count() or 1))
         try:
             _reach(self.address)
             with nullcontext() if self.address else _loopback(ray):

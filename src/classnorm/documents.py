@@ -78,7 +78,7 @@ def read_regular(path: Path, remedy: str, error: type[ClassNormError] = DataErro
                 raise error(f"{path}: not a regular file; {remedy}")
             if status.st_size > most:
                 raise error(f"{path}: {status.st_size / 2**20:.0f} MB, more than any such file has; {remedy}")
-            return file.read(most + 1)
+            return file.read(status.st_size)
     except FileNotFoundError:
         raise error(f"{path}: no such file; {remedy}") from None
     except (OSError, ValueError) as problem:  # a path with a null byte is a ValueError
@@ -178,7 +178,13 @@ def _wrong(key: str, value: Any, expected: str) -> _WrongShapeError:
     return _WrongShapeError(f"{key[-_SHOWN:] or 'the document'} is {shown}, but must be {expected}")
 
 
-_NAMES = {str: "a text", int: "an integer", float: "a finite number", bool: "true or false", type(None): "null"}
+_NAMES = {
+    str: "a text",
+    int: "an integer of 64 bits",
+    float: "a finite number",
+    bool: "true or false",
+    type(None): "null",
+}
 
 
 def _name(shape: Any) -> str:

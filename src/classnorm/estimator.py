@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from classnorm.data import ZeroShotDataset
 from classnorm.data.dataset import check_array
 from classnorm.data.descriptor_tables import column_names, descriptor_table, is_frame, joined_classes
+from classnorm.documents import read_json
 from classnorm.errors import ClassNormError, ModelError, ModelWarning
 from classnorm.files import write_json
 from classnorm.methods import ClassNormConfig, FitContext, FitJob, resolve
@@ -39,6 +39,7 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 _FILE = "estimator.json"
+_LONGEST_LABEL = 1 << 14  # bytes
 _FORMAT = "classnorm-estimator"
 _NESTED = "settings__"
 # Without descriptors: a linear layer on one-hot descriptors, that is, one free prototype per class. The default 50
@@ -339,11 +340,14 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not path.exists():
             return cls._of_run(scorer)
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = read_json(path, dict[str, Any], "save it again", ModelError)
             if document["format"] != _FORMAT:
                 raise ValueError("unknown format")
             result = cls(**document["params"])
-            result.classes_ = np.array(document["classes"], dtype=document["label_type"])
+            label_type = np.dtype(document["label_type"])
+            if label_type.hasobject or label_type.itemsize > _LONGEST_LABEL:
+                raise ValueError(f"label_type {label_type}")
+            result.classes_ = np.array(document["classes"], dtype=label_type)
             result._described = bool(document["described"])
             moments = (document["mean"], document["scale"])
             result.mean_, result.scale_ = (None if values is None else np.array(values) for values in moments)
@@ -354,7 +358,7 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             result.eval_score_ = document["eval_score"]
             if [str(label) for label in result.classes_.tolist()] != list(scorer.class_names):
                 raise ValueError("its classes are not those of the model")
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, AttributeError) as error:
             raise ModelError(f"{path}: not a readable estimator ({error}); fit and save it again") from error
         result.scorer_, result.seen_mask_ = scorer, scorer.seen
         return result

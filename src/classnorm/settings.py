@@ -9,7 +9,18 @@ from typing import Any
 
 from classnorm.errors import ConfigError
 
-__all__ = ["added_setting", "require", "stored_settings"]
+__all__ = ["added_setting", "check_seed", "require", "stored_settings"]
+
+_LARGEST = 1e100  # of any setting
+_LARGEST_SEED = 2**63 - 1
+_AT_MOST = {
+    "layers": 100,
+    **dict.fromkeys(("hidden", "critic_hidden", "relation_hidden", "dimensions", "channels"), 1 << 15),
+    **dict.fromkeys(("epochs", "classifier_epochs", "virtual_classes", "landmarks", "synthesized"), 10**6),
+    **dict.fromkeys(("critic_steps", "refine_steps", "steps", "memory_per_class"), 10**6),
+    "validation_splits": 1000,
+}
+"""Sizes beyond which a setting is a mistake: training would not end, or not fit into memory."""
 
 
 def added_setting(default: Any) -> Any:
@@ -44,10 +55,19 @@ def require(
     ...
     classnorm.errors.ConfigError: epochs is 0; it must be at least 1
     """
-    rules = [(name, "be positive", math.ulp(0.0), math.inf) for name in positive]
-    rules += [(name, f"be at least {low:g}", low, math.inf) for name, low in (at_least or {}).items()]
+    rules = [(name, "be positive", math.ulp(0.0), _LARGEST) for name in positive]
+    rules += [(name, f"be at least {low:g}", low, _LARGEST) for name, low in (at_least or {}).items()]
+    rules += [
+        (name, f"be at most {high:,}", -_LARGEST, high) for name, high in _AT_MOST.items() if hasattr(config, name)
+    ]
     rules += [(name, f"lie between {low:g} and {high:g}", low, high) for name, (low, high) in (between or {}).items()]
     for name, rule, low, high in rules:
         value = getattr(config, name)
-        if not (math.isfinite(value) and low <= value <= high):
-            raise ConfigError(f"{name} is {value}; it must {rule}")
+        if not low <= value <= high:  # nor is NaN
+            raise ConfigError(f"{name} is {str(value)[:30]}; it must {rule}")
+
+
+def check_seed(seed: int, name: str = "seed") -> None:
+    """Raise a `ConfigError` for a seed that random generators do not take."""
+    if not 0 <= seed <= _LARGEST_SEED:
+        raise ConfigError(f"`{name}` is {str(seed)[:30]}; it must lie between 0 and {_LARGEST_SEED:,}")

@@ -191,7 +191,7 @@ def synthetic_with_an_unknown_setting(kit: Kit) -> Arguments:
     return kit.train("synthetic:clases=3")
 
 
-@case(r"synthetic: .*seed must not be negative")
+@case(r"seed is -1; it must lie between 0")
 def synthetic_with_a_negative_seed(kit: Kit) -> Arguments:
     return kit.train("synthetic:seed=-1")
 
@@ -300,7 +300,7 @@ def no_seeds(kit: Kit) -> Arguments:
     return kit.train(kit.bundle(), "--seeds", 0)
 
 
-@case(r"--seed is -1; it must not be negative")
+@case(r"--seed is -1; it must lie between 0 and")
 def negative_seed(kit: Kit) -> Arguments:
     return kit.train(kit.bundle(), "--seed", -1)
 
@@ -376,7 +376,7 @@ def model_of_another_kind(kit: Kit) -> Arguments:
     return kit.predict(model=model)
 
 
-@case(r"model\.json: not a classnorm model")
+@case(r"model\.json: the document is \[1, 2\], but must be an object")
 def model_that_is_a_list(kit: Kit) -> Arguments:
     model = kit.model()
     (model / "model.json").write_text("[1, 2]")
@@ -395,16 +395,25 @@ def model_of_a_later_version(kit: Kit) -> Arguments:
 def model_whose_config_does_not_fit_its_weights(kit: Kit) -> Arguments:
     model = kit.model()
     document = json.loads((model / "model.json").read_text())
+    document = without(document, "document_sha256")
     document["config"]["hidden"] = 32
     (model / "model.json").write_text(json.dumps(document))
     return kit.predict(model=model)
 
 
-@case(r"the model files do not fit together")
+@case(r"model\.json: is not as it was written")
+def model_whose_description_was_edited(kit: Kit) -> Arguments:
+    model = kit.model()
+    document = json.loads((model / "model.json").read_text())
+    (model / "model.json").write_text(json.dumps(document | {"temperature": 3.5}))
+    return kit.predict(model=model)
+
+
+@case(r"model\.json: seen is missing; train the model again")
 def model_that_lacks_an_entry(kit: Kit) -> Arguments:
     model = kit.model()
     document = json.loads((model / "model.json").read_text())
-    (model / "model.json").write_text(json.dumps(without(document, "seen")))
+    (model / "model.json").write_text(json.dumps(without(without(document, "seen"), "document_sha256")))
     return kit.predict(model=model)
 
 
@@ -484,6 +493,35 @@ def report_of_nothing(kit: Kit) -> Arguments:
 @case(r"in: holds no finished run")
 def report_of_an_unfinished_run(kit: Kit) -> Arguments:
     return ["report", kit.folder, "--out", kit.out]
+
+
+# Sizes that are mistakes
+
+
+@case(r"--seed is 99999999999999999999; it must lie between 0 and 9,223,372,036,854,775,807")
+def seed_beyond_64_bits(kit: Kit) -> Arguments:
+    return kit.train(kit.bundle(), "--seed", "99999999999999999999")
+
+
+@case(r"layers is 1000000000; it must be at most 100")
+def a_billion_layers(kit: Kit) -> Arguments:
+    return kit.train(kit.bundle(), "--layers", "1000000000")
+
+
+@case(r"epochs is 10000000000000000000; it must be at most 1,000,000")
+def epochs_without_end(kit: Kit) -> Arguments:
+    return kit.train(kit.bundle(), "--epochs", "10000000000000000000")
+
+
+@case(r"--jobs is -5; it must be at least 1, or 0 for one per core")
+def negative_jobs(kit: Kit) -> Arguments:
+    return ["search", kit.bundle(), "--jobs", "-5", "--out", kit.out]
+
+
+@case(r"recipe\.json: hidden is 10000000; it must be at most 32,768")
+def recipe_of_a_huge_model(kit: Kit) -> Arguments:
+    recipe = {"format": "classnorm-recipe", "method": "classnorm", "config": {"hidden": 10**7}}
+    return kit.train(kit.bundle(), "--recipe", kit.file("recipe.json", json.dumps(recipe)))
 
 
 # Outputs

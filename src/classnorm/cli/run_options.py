@@ -15,7 +15,10 @@ from classnorm.errors import ConfigError
 from classnorm.report import SCORES, group_results
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import Result, result_file
+from classnorm.settings import check_seed
 from classnorm.training import Device
+
+_MOST_SEEDS = 10_000
 
 __all__ = ["DeviceOption", "RunOptions", "mean_and_std", "run_records"]
 
@@ -40,8 +43,9 @@ class RunOptions:
         if self.seed is not None and self.seeds is not None:
             raise ConfigError("--seed and --seeds exclude each other: run once with a seed, or with seeds 0 … N−1")
         check_positive("seeds", self.seeds)
-        if self.seed is not None and self.seed < 0:
-            raise ConfigError(f"--seed is {self.seed}; it must not be negative")
+        check_seed(self.seed or 0)
+        if self.seeds is not None and self.seeds > _MOST_SEEDS:
+            raise ConfigError(f"--seeds is {str(self.seeds)[:30]}; it must be at most {_MOST_SEEDS:,}")
         return list(range(self.seeds)) if self.seeds is not None else [self.seed or 0]
 
     def folders(self, root: Path, seeds: Sequence[int], quiet: bool) -> list[Path]:

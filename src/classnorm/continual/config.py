@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
-from classnorm.errors import ConfigError
 from classnorm.nn import Distribution
-from classnorm.settings import stored_settings
+from classnorm.settings import require, stored_settings
 from classnorm.training import TrainingConfig
 
 __all__ = ["ContinualConfig", "SolvedConfig", "StreamConfig"]
@@ -27,9 +25,7 @@ class StreamConfig:
 
     def at_least(self, low: float, *names: str) -> None:
         """Raise a `ConfigError` for a field below `low`."""
-        for name in names:
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= low):
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least {low:g}")
+        require(self, at_least=dict.fromkeys(names, low))
 
     def as_dict(self) -> dict[str, Any]:
         """All settings, for files and keys."""
@@ -91,6 +87,4 @@ class ContinualConfig(StreamConfig):
         self.training().check()
         self.at_least(1, "hidden")
         self.at_least(0.0, "encoder_lr", "encoder_momentum")
-        for name in ("gamma", "lr_decay"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be positive")
+        require(self, positive=["gamma", "lr_decay"])

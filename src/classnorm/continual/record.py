@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,8 +15,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from classnorm.errors import ConfigError, ModelError
+from classnorm.archives import read_npy
+from classnorm.errors import ConfigError, DataError, ModelError
 from classnorm.files import replacing
+from classnorm.training.checkpoint import tensors_checksum
 
 __all__ = ["Record", "add_prefix", "load_record", "save_record", "strip_prefix"]
 
@@ -56,6 +59,8 @@ def save_record(folder: Path, key: str, record: Record, tensors: Mapping[str, Te
         "seconds": str(record.seconds),
         "rows": str(record.rows),
     }
+    metadata["logits"] = json.dumps([_checksum(logits) for logits in record.history])
+    metadata["sha256"] = tensors_checksum(tensors, metadata)
     with replacing(_state(folder)) as temporary:
         temporary.write_bytes(save({name: value.cpu().contiguous() for name, value in tensors.items()}, metadata))
 
@@ -69,12 +74,16 @@ def load_record(folder: Path, key: str, device: torch.device) -> tuple[Record, d
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            if metadata.pop("sha256", None) not in (None, tensors_checksum(tensors, metadata)):  # none in old files
+                raise ValueError("not as it was written")
             # Sums in float64 stay on the CPU, where they are used; MPS has none.
             tensors = {name: t if t.dtype == torch.float64 else t.to(device) for name, t in tensors.items()}
         losses = json.loads(metadata["losses"])
-        history = [np.load(_logits(folder, step)) for step in range(len(losses) + 1)]
+        history = [np.array(read_npy(_logits(folder, step))) for step in range(len(losses) + 1)]
+        if "logits" in metadata and json.loads(metadata["logits"]) != [_checksum(logits) for logits in history]:
+            raise ValueError("the logits are not as they were written")
         record = Record(history, losses, float(metadata["seconds"]), int(metadata.get("rows", 0)))
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, RecursionError, DataError) as error:
         raise ModelError(f"{folder}: not a readable run; delete it to start afresh") from error
     if metadata.get("key") != key:
         raise ConfigError(
@@ -82,6 +91,10 @@ def load_record(folder: Path, key: str, device: torch.device) -> tuple[Record, d
             "repeat its settings, choose another `out`, or leave out `resume`"
         )
     return record, tensors
+
+
+def _checksum(logits: npt.NDArray[np.float32]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(logits).data).hexdigest()
 
 
 def _state(folder: Path) -> Path:

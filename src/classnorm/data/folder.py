@@ -7,19 +7,20 @@ shard by shard, and gets its name when it is complete.
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
+from classnorm.archives import read_npy
 from classnorm.data.bundle import dataset_of, read_table, write_bundle
 from classnorm.data.dataset import ZeroShotDataset, check_array, converted_blocks
 from classnorm.data.image_table import ImageTable
 from classnorm.data.row_store import MEMORY, DType, FloatArray, RowStore, open_shard
+from classnorm.documents import Count, Positive, check_shape, read_json
 from classnorm.errors import DataError, OutputError
 from classnorm.files import make_folder, replacing, write_json
 from classnorm.progress import OnProgress, Progress
@@ -40,6 +41,34 @@ MANIFEST = "dataset.json"
 TABLE = "table.npz"
 _FORMAT, _VERSION = "classnorm-dataset", 1
 _SHARD_BYTES = 1 << 27  # of a shard, by default
+
+
+class ShardEntry(TypedDict):
+    file: str
+    rows: NotRequired[Count]
+    sha256: NotRequired[str]
+    min: NotRequired[float]
+
+
+class PartEntry(TypedDict):
+    number: Positive
+    of: Positive
+    split: NotRequired[dict[str, Any] | None]
+
+
+class FolderDocument(TypedDict):
+    """`dataset.json`."""
+
+    shards: list[ShardEntry]
+    part: NotRequired[PartEntry]
+
+
+class ShardRecord(TypedDict):
+    """What is recorded beside a shard until the folder is complete."""
+
+    key: str
+    shard: ShardEntry
+    facts: dict[str, Any]
 
 
 def is_folder_bundle(path: Path) -> bool:
@@ -63,17 +92,14 @@ def load_folder(path: Path, memory: float = MEMORY) -> ZeroShotDataset:
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """Read `dataset.json`."""
-    try:
-        document = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path / MANIFEST}: not readable ({error}); copy or write the folder again") from error
-    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+    remedy = "copy or write the folder again"
+    document: dict[str, Any] = read_json(path / MANIFEST, dict[str, Any], remedy)
+    if document.get("format") != _FORMAT:
         raise DataError(f'{path / MANIFEST}: not a folder bundle; it must contain "format": "{_FORMAT}"')
     if document.get("version") != _VERSION:
         raise DataError(f"{path / MANIFEST}: version {document.get('version')} is not understood; update classnorm")
-    shards = document.get("shards")
-    valid = isinstance(shards, list) and all(isinstance(s, dict) and isinstance(s.get("file"), str) for s in shards)
-    if not (shards and valid):
+    check_shape(document, FolderDocument, str(path / MANIFEST), remedy)
+    if not document["shards"]:
         raise DataError(f'{path / MANIFEST}: "shards" must be a list of objects with a "file", and not empty')
     return document
 
@@ -161,14 +187,21 @@ class FolderWriter:
     def facts(self, number: int) -> dict[str, Any] | None:
         """The facts recorded with a finished shard; None if it has to be written."""
         record = self._record(number)
-        return None if record is None else record["facts"]
+        if record is None:
+            return None
+        try:
+            written = np.asarray(read_npy(self._file(number)))
+        except DataError:
+            return None
+        is_whole = hashlib.sha256(np.ascontiguousarray(written).data).hexdigest() == record["shard"].get("sha256")
+        return record["facts"] if is_whole else None
 
     def _record(self, number: int) -> dict[str, Any] | None:
         try:
-            record: dict[str, Any] = json.loads(self._file(number, ".json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            record: dict[str, Any] = read_json(self._file(number, ".json"), ShardRecord, "")
+        except DataError:
             return None
-        return record if record.get("key") == self.key and self._file(number).is_file() else None
+        return record if record["key"] == self.key and self._file(number).is_file() else None
 
     def finish(self, table: ImageTable, n_shards: int, part: Mapping[str, Any] | None = None) -> None:
         """Complete the folder with everything but the features, and give it its name."""

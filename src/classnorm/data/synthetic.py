@@ -16,10 +16,14 @@ from classnorm.data.row_store import DType
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.files import digest
 from classnorm.progress import OnProgress, Progress
+from classnorm.settings import check_seed
 
 __all__ = ["SyntheticConfig", "synthesize", "synthetic"]
 
 _PIECE = 4096  # rows drawn at a time
+
+
+_LARGEST = 10**9
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,10 @@ class SyntheticConfig:
         """Raise a `ConfigError` for invalid sizes."""
         if not (self.classes - self.unseen >= 2 and self.unseen >= 0 and self.rows >= 2 * self.classes):
             raise ConfigError("synthetic: needs at least 2 seen classes and 2 rows per class")
+        largest = max(self.classes, self.rows, self.features, self.attributes, self.factors)
+        if largest > _LARGEST or not 0 <= self.noise <= _LARGEST:
+            raise ConfigError(f"synthetic: sizes must be at most {_LARGEST:,}")
+        check_seed(self.seed)
         if min(self.features, self.attributes, self.factors) < 1:
             raise ConfigError("synthetic: features, attributes and factors must be positive")
         if not (math.isfinite(self.noise) and self.noise >= 0 and self.seed >= 0):

@@ -59,6 +59,7 @@ ENCODERS: Registry[Loader] = Registry(
     },
 )
 
+_LARGEST = 1 << 12  # pixels; far more than any network takes
 _SMALLEST = 16  # pixels; minimum for a network that halves the image several times
 
 __getattr__ = late_names(__name__, ".convnet", ".extraction", ".image_inputs")  # they need PyTorch
@@ -68,6 +69,8 @@ def check_encoder(name: str, size: int | None = None) -> None:
     """Raise a `ConfigError` for an unknown encoder or a size that is too small."""
     if size is not None and size < _SMALLEST:
         raise ConfigError(f"size {size} px is too small for an encoder; it must be at least {_SMALLEST}")
+    if size is not None and size > _LARGEST:
+        raise ConfigError(f"size {str(size)[:30]} px is too large for an encoder; it must be at most {_LARGEST}")
     if not name.startswith("hf:") and name not in ENCODERS:
         raise unknown_name("encoder", name, [*ENCODERS, "hf:ID-OR-FOLDER"])
 

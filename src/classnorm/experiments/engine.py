@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 import os
 import shutil
 import tempfile
@@ -21,7 +20,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
 
 import joblib
@@ -31,6 +30,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from classnorm.cluster import Cluster
 from classnorm.data import ZeroShotDataset
+from classnorm.documents import read_json
 from classnorm.errors import ClassNormError, ConfigError, DivergedError
 from classnorm.files import locked, make_folder, replacing, write_json
 from classnorm.plugins import LoadedPlugins
@@ -59,6 +59,13 @@ class Task(Protocol):
         """The file that `run` writes last."""
 
     def run(self, folder: Path) -> None: ...
+
+
+class ErrorDocument(TypedDict):
+    """`error.json`."""
+
+    error: str
+    kind: NotRequired[str]
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,8 @@ class Engine:
     def __post_init__(self) -> None:
         if self.backend == "local" and self.address is not None:
             raise ConfigError('`address` names a Ray cluster; add `backend="ray"` to use it')
+        if self.jobs < 0:
+            raise ConfigError(f"`jobs` is {self.jobs}; it must be at least 1, or 0 for one per core")
 
     def run(self, tasks: Sequence[Task], root: Path) -> None:
         """Run the tasks in folders below `root`. It may end early if a worker dies."""
@@ -106,7 +115,8 @@ class Engine:
         # As many processes as cores, with one thread each, measured faster than fewer processes with more threads. The
         # last tasks of a batch get no more threads, since their number can change the last digits of a result.
         threads = max(1, cores // jobs)
-        with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=threads):
+        workers = max(2, min(jobs, cores, len(tasks)))  # two even for one task: joblib would run it in this process
+        with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=threads):
             work = joblib.delayed(_perform_in_worker)
             mapped = (dataclasses.replace(task, dataset=_mapped(task.dataset)) for task in tasks)  # type: ignore[type-var]
             joblib.Parallel(batch_size=1)(
@@ -179,8 +189,8 @@ def failure(task: Task, root: Path) -> Failure | None:
     path = root / task.name / ERROR
     if not path.is_file():
         return None
-    document = json.loads(path.read_text(encoding="utf-8"))
-    return Failure(str(document["error"]), str(document.get("kind", "")))
+    document = read_json(path, ErrorDocument, "delete it")
+    return Failure(document["error"], document.get("kind", ""))
 
 
 def run_converging(

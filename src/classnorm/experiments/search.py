@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,8 +18,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from classnorm.archives import read_arrays
 from classnorm.data import ZeroShotDataset
-from classnorm.errors import ConfigError, TrainingError
+from classnorm.documents import read_json
+from classnorm.errors import ConfigError, DataError, TrainingError
 from classnorm.escapes import csv_cells, csv_text
 from classnorm.experiments.engine import Engine, run_tasks
 from classnorm.files import digest, write_json
@@ -30,6 +31,7 @@ from classnorm.methods.space import grid
 from classnorm.metrics import Calibration, SideScores, calibrated_scores, choose_calibration
 from classnorm.progress import OnProgress, Progress
 from classnorm.results.run_folder import write_arrays
+from classnorm.settings import check_seed
 from classnorm.training import pick_device
 
 __all__ = ["SearchConfig", "Trial", "ValidationTask", "search", "trials_csv", "write_recipe"]
@@ -60,11 +62,14 @@ class SearchConfig:
     """Use the recipe's settings as the first trial of tpe."""
 
     def check(self) -> None:
-        for name in ("trials", "batch", "splits"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"`{name}` is {getattr(self, name)}; it must be at least 1")
-        if self.seconds < 0:
+        for name, most in (("trials", 10**6), ("batch", 10**6), ("splits", 1000)):
+            if not 1 <= getattr(self, name) <= most:
+                raise ConfigError(
+                    f"`{name}` is {str(getattr(self, name))[:30]}; it must be at least 1, at most {most:,}"
+                )
+        if not self.seconds >= 0:
             raise ConfigError(f"`seconds` is {self.seconds}; it must be at least 0")
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -115,11 +120,14 @@ class ValidationTask:
     def seconds(self, root: Path) -> float:
         """CPU seconds of the fit; 0 if they were not recorded."""
         path = root / self.name / _SECONDS
-        return float(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else 0.0
+        return float(read_json(path, float, "delete it")) if path.is_file() else 0.0
 
     def sides(self, root: Path) -> SideScores:
-        with np.load(root / self.name / self.marker, allow_pickle=False) as archive:
-            return SideScores(**{key: archive[key] for key in archive.files})
+        path = root / self.name / self.marker
+        try:
+            return SideScores(**read_arrays(path))  # type: ignore[arg-type]
+        except TypeError as error:
+            raise DataError(f"{path}: its arrays are not those of a fit; delete it") from error
 
 
 Candidates = dict[int, dict[str, Any]]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from classnorm.data import ZeroShotDataset
+from classnorm.documents import read_json
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.late import late_names
 from classnorm.methods.method import FitJob, Fitted, Method, MethodConfig
@@ -115,15 +115,22 @@ def recipe_named(method: Method, recipe: str) -> Callable[[ZeroShotDataset], Met
     return method.recipes[recipe]
 
 
+class RecipeDocument(TypedDict):
+    """A recipe file."""
+
+    format: Literal["classnorm-recipe"]
+    method: str
+    config: dict[str, Any]
+
+
 def read_recipe(path: Path, method: Method) -> MethodConfig:
     """The config in a recipe file written by `classnorm search`."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if document["format"] != "classnorm-recipe":
-            raise ValueError("another format")
-        settings, name = dict(document["config"]), document["method"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path}: not a readable recipe; use a recipe name or the recipe.json of a search") from error
-    if name != method.name:
+    document = read_json(path, RecipeDocument, "use a recipe name or the recipe.json of a search", ConfigError)
+    if (name := document["method"]) != method.name:
         raise ConfigError(f"{path}: a recipe for the method {name!r}; use `method={name!r}`")
-    return method.config().replace(**settings)
+    try:
+        config = method.config().replace(**document["config"])
+        config.check()
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return config

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+from classnorm.documents import read_json
 from classnorm.errors import DataError
 from classnorm.files import replacing, write_text
 from classnorm.report.artifacts import markdown_page
@@ -76,14 +77,19 @@ def known_runs(folder: Path) -> dict[str, SeedRuns]:
     return {entry["key"]: SeedRuns.stored(entry) for entry in stored if entry.get("key") and "row" in entry}
 
 
+class NumbersDocument(TypedDict):
+    """The numbers of a table or figure."""
+
+    format: str
+    arguments: str
+    numbers: dict[str, Any]
+
+
 def _read(path: Path, name: str) -> Numbers:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if document["format"] != _FORMAT:
-            raise ValueError("unknown format")
-        return Numbers(name, document["arguments"], document["numbers"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: no numbers of `classnorm reproduce {name}`; measure it again") from error
+    document = read_json(path, NumbersDocument, f"measure it again with `classnorm reproduce {name}`")
+    if document["format"] != _FORMAT:
+        raise DataError(f"{path}: no numbers of `classnorm reproduce {name}`; measure it again")
+    return Numbers(name, document["arguments"], document["numbers"])
 
 
 def page_text(path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from classnorm.data import ZeroShotDataset
+from classnorm.documents import read_json
 from classnorm.experiments.engine import Engine, run_tasks
 from classnorm.files import digest, write_json
 from classnorm.methods import FitContext, FitJob, resolve
@@ -118,7 +118,7 @@ def measure_training_time(reproduction: Reproduction) -> dict[str, Any]:
     return {
         "settings": [asdict(benchmark.setting) for benchmark in reproduction.benchmarks],
         "times": {
-            name: json.loads((reproduction.runs / task.name / task.marker).read_text(encoding="utf-8"))
+            name: read_json(reproduction.runs / task.name / task.marker, dict[str, Any], "delete it")
             for name, task in tasks.items()
         },
     }

@@ -140,7 +140,7 @@ class EpochRecord(TypedDict):
     loss: NotRequired[Coordinate]
 
 
-Side = Annotated[int, Range(1, 1 << 14)]
+Side = Annotated[int, Range(1, 1 << 13)]
 
 
 class Preprocessing(TypedDict):

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from classnorm.errors import ClassNormError, ModelError
-from classnorm.files import replacing, write_json
-from classnorm.methods import METHODS, method_named
+from classnorm.documents import Positive, Range, check_shape, read_json, read_regular
+from classnorm.errors import ModelError
+from classnorm.files import digest, replacing, write_json
+from classnorm.methods import METHODS, Method, MethodConfig, method_named
 from classnorm.metrics import Calibration
 from classnorm.results.run_folder import ENCODER, encoder_file, model_files, read_encoder
 from classnorm.scoring.conformal import PredictionSets
@@ -34,6 +32,29 @@ __all__ = ["save_scorer", "saved_fields"]
 _FORMAT = "classnorm-model"
 _VERSION = 1
 _PICTURES = ("examples", "unlabelled")
+_CHECKSUM = "document_sha256"
+_TRAIN = "train the model again"
+
+
+class CalibrationShape(TypedDict):
+    kind: Literal["none", "scale", "bias"]
+    value: float
+
+
+class ModelDocument(TypedDict):
+    """`model.json`."""
+
+    method: str
+    config: dict[str, Any]
+    feature_dim: Positive
+    descriptor_dim: Positive
+    calibration: CalibrationShape
+    temperature: NotRequired[Annotated[float, Range(1e-12)]]
+    class_names: list[str]
+    seen: list[bool]
+    attribute_names: NotRequired[list[str]]
+    trust: NotRequired[dict[str, float]]
+    rejection: NotRequired[dict[str, Any]]
 
 
 def save_scorer(scorer: Scorer, folder: Path) -> Path:
@@ -49,29 +70,27 @@ def save_scorer(scorer: Scorer, folder: Path) -> Path:
         write_json(folder / ENCODER, dict(scorer.encoder))
     with replacing(folder / "model.safetensors") as temporary:
         temporary.write_bytes(content)
-    write_json(
-        folder / "model.json",
-        {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "method": scorer.method,
-            "config": scorer.config.as_dict(),
-            "feature_dim": scorer.d_z,
-            "descriptor_dim": scorer.d_a,
-            "calibration": {"kind": scorer.calibration.kind, "value": scorer.calibration.value},
-            "temperature": scorer.temperature,
-            "class_names": list(scorer.class_names),
-            "seen": scorer.seen.tolist(),
-            **({} if scorer.attribute_names is None else {"attribute_names": list(scorer.attribute_names)}),
-            **({"described_by": dict(scorer.described_by)} if scorer.described_by else {}),
-            **{kind: list(pictures.names) for kind in _PICTURES if (pictures := getattr(scorer, kind)).names},
-            **({"undescribed": sorted(scorer.undescribed)} if scorer.undescribed else {}),
-            **({} if scorer.trust is None else {"trust": asdict(scorer.trust)}),
-            **({"rejection": asdict(scorer.rejection)} if scorer.rejection is not None else {}),
-            **({"sets": asdict(scorer.sets)} if scorer.sets is not None else {}),
-            "sha256": hashlib.sha256(content).hexdigest(),
-        },
-    )
+    document = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "method": scorer.method,
+        "config": scorer.config.as_dict(),
+        "feature_dim": scorer.d_z,
+        "descriptor_dim": scorer.d_a,
+        "calibration": {"kind": scorer.calibration.kind, "value": scorer.calibration.value},
+        "temperature": scorer.temperature,
+        "class_names": list(scorer.class_names),
+        "seen": scorer.seen.tolist(),
+        **({} if scorer.attribute_names is None else {"attribute_names": list(scorer.attribute_names)}),
+        **({"described_by": dict(scorer.described_by)} if scorer.described_by else {}),
+        **{kind: list(pictures.names) for kind in _PICTURES if (pictures := getattr(scorer, kind)).names},
+        **({"undescribed": sorted(scorer.undescribed)} if scorer.undescribed else {}),
+        **({} if scorer.trust is None else {"trust": asdict(scorer.trust)}),
+        **({"rejection": asdict(scorer.rejection)} if scorer.rejection is not None else {}),
+        **({"sets": asdict(scorer.sets)} if scorer.sets is not None else {}),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    write_json(folder / "model.json", document | {_CHECKSUM: digest(document)})
     return folder
 
 
@@ -87,29 +106,32 @@ def saved_fields(path: Path, device: Device) -> dict[str, Any]:
                 "that first (`plugin`)"
             )
         return _fields(document, load_tensors(content), device) | {"encoder": _encoder(folder)}
-    except ClassNormError:
+    except ModelError:
         raise
-    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
-        raise ModelError(
-            f"{folder}: the model files do not fit together ({str(error).splitlines()[0]}); train the model again"
-        ) from error
+    except MemoryError:
+        raise
+    except Exception as error:  # networks raise many types on weights of other shapes
+        reason = next(iter(str(error).splitlines()), type(error).__name__)[:200]
+        raise ModelError(f"{folder}: the model files do not fit together ({reason}); train the model again") from error
 
 
 def _fields(document: dict[str, Any], tensors: dict[str, torch.Tensor], device: Device) -> dict[str, Any]:
     method = method_named(document["method"])
-    config = method.config(**document["config"])
+    config = method.config().replace(**document["config"])
+    config.check()
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise ValueError(f"{name} holds NaN or infinity")
     descriptors = tensors.pop("descriptors").numpy()
     pictures = {kind: _pictures(kind, document, tensors) for kind in _PICTURES}
     weights = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
-    d_z = int(document["feature_dim"])
-    model = method.build(config, int(document["descriptor_dim"]), d_z, weights)
+    d_a, d_z = document["descriptor_dim"], document["feature_dim"]
+    _check_shapes(method, config, d_a, d_z, weights)
+    model = method.build(config, d_a, d_z, weights)
     model.load_state_dict(weights)
     names, seen = tuple(document["class_names"]), np.array(document["seen"], dtype=bool)
-    if not len(names) == len(seen) == len(descriptors):
+    if not len(names) == len(set(names)) == len(seen) or descriptors.shape != (len(names), d_a):
         raise ValueError("class names, seen mask and descriptors differ in length")
-    temperature = float(document.get("temperature", 1.0))  # missing in old files
-    if not (math.isfinite(temperature) and temperature > 0):
-        raise ValueError(f"temperature {temperature}")
     return {
         "model": model.to(pick_device(device)).eval(),
         "method": method.name,
@@ -119,7 +141,7 @@ def _fields(document: dict[str, Any], tensors: dict[str, torch.Tensor], device: 
         "seen": seen,
         "d_z": d_z,
         "calibration": Calibration(**document["calibration"]),
-        "temperature": temperature,
+        "temperature": float(document.get("temperature", 1.0)),  # missing in old files
         **_optional_fields(document, descriptors.shape[1]),
         **pictures,
         "rejection": Rejection.read(document["rejection"]) if "rejection" in document else None,
@@ -132,6 +154,20 @@ def _encoder(folder: Path) -> dict[str, Any] | None:
     with suppress(ModelError):
         return read_encoder(folder) if encoder_file(folder).is_file() else None
     return None
+
+
+def _check_shapes(method: Method, config: MethodConfig, d_a: int, d_z: int, weights: dict[str, torch.Tensor]) -> None:
+    """Raise if the weights do not fit the config, before a model of the sizes in the config is allocated."""
+    try:
+        with torch.device("meta"):
+            empty = method.build(config, d_a, d_z, weights)
+    except (NotImplementedError, RuntimeError):  # a method of a plug-in may compute with what it allocates
+        return
+    expected = {name: tuple(tensor.shape) for name, tensor in empty.state_dict().items()}
+    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
+            raise ValueError(f"{name} has shape {found.get(name)} instead of {expected.get(name)}")
 
 
 def _pictures(kind: str, document: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Examples:
@@ -174,15 +210,16 @@ def _optional_fields(document: dict[str, Any], d_a: int) -> dict[str, Any]:
 
 def _read_model(description: Path, tensors: Path) -> tuple[dict[str, Any], bytes]:
     """The JSON document and the bytes of the tensors, checked to belong together."""
-    try:
-        document = json.loads(description.read_text(encoding="utf-8"))
-        content = tensors.read_bytes()
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{description}: not readable ({error}); train the model again") from error
-    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+    document = read_json(description, dict[str, Any], _TRAIN, ModelError)
+    content = read_regular(tensors, _TRAIN, ModelError, most=1 << 40)
+    if document.get("format") != _FORMAT:
         raise ModelError(f"{description}: not a classnorm model; give the folder of a trained one")
     if document.get("version") != _VERSION:
         raise ModelError(f"{description}: model format {document.get('version')} is not understood; update classnorm")
     if document.get("sha256") != hashlib.sha256(content).hexdigest():
-        raise ModelError(f"{tensors}: damaged, or not the file that model.json belongs to; train the model again")
+        raise ModelError(f"{tensors}: damaged, or not the file that model.json belongs to; {_TRAIN}")
+    checksum = document.pop(_CHECKSUM, None)  # missing in old files
+    if checksum not in (None, digest(document)):
+        raise ModelError(f"{description}: is not as it was written (checksum); {_TRAIN}")
+    check_shape(document, ModelDocument, str(description), _TRAIN, ModelError)
     return document, content

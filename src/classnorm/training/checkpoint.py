@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,17 @@ from torch import Tensor, nn
 from classnorm.errors import ConfigError, ModelError
 from classnorm.files import replacing
 
-__all__ = ["load_checkpoint", "save_checkpoint"]
+__all__ = ["load_checkpoint", "save_checkpoint", "tensors_checksum"]
+
+
+def tensors_checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """SHA-256 of tensors and texts with their names; safetensors files have none, and a flipped bit changes weights."""
+    digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
+    for name in sorted(tensors):
+        content = tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        digest.update(f"|{name}|{tensors[name].dtype}|{tuple(tensors[name].shape)}|".encode())
+        digest.update(content.numpy().data)
+    return digest.hexdigest()
 
 
 def save_checkpoint(
@@ -25,6 +37,7 @@ def save_checkpoint(
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in state.items() if isinstance(value, Tensor)}
     metadata = {"key": key, "history": json.dumps(history)}
+    metadata["sha256"] = tensors_checksum(tensors, metadata)
     with replacing(path) as temporary:
         temporary.write_bytes(save({name: value.contiguous() for name, value in tensors.items()}, metadata))
 
@@ -36,13 +49,16 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         history: list[dict[str, float]] = json.loads(metadata["history"])
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        if metadata.pop("sha256", None) not in (None, tensors_checksum(tensors, metadata)):  # none in old files
+            raise ValueError("not as it was written")
+    except (OSError, SafetensorError, KeyError, ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not a readable checkpoint; delete it to start over") from error
     if metadata.get("key") != key:
         raise ConfigError(
             f"{path}: belongs to a training run with another recipe, seed or dataset; "
             "repeat its settings, choose another `out`, or leave out `resume`"
         )
+    # From here on the file is what `save_checkpoint` wrote.
     model.load_state_dict({name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")})
     state: dict[int, dict[str, Any]] = {}
     for name, tensor in tensors.items():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from classnorm.documents import read_json
 from classnorm.errors import DataError
 
 __all__ = ["FORMAT", "Change", "Comparison", "Measure", "Unit", "compare", "measured", "measures", "read_bench"]
@@ -72,7 +72,7 @@ def measures(document: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterato
 def read_bench(path: Path) -> dict[str, Any]:
     """A document that `classnorm bench` wrote."""
     try:
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        document: dict[str, Any] = read_json(path, dict[str, Any], "give one that `classnorm bench` wrote")
         if document["format"] != FORMAT:
             raise ValueError("another format")
         document["machine"]["versions"], document["settings"], list(measures(document))

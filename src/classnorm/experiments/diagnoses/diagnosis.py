@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from classnorm.data import ZeroShotDataset
+from classnorm.documents import read_json
 from classnorm.errors import TrainingError
 from classnorm.experiments.engine import Engine, run_converging
 from classnorm.files import digest, write_json
@@ -48,7 +48,7 @@ class Diagnosis:
 
     def read(self, root: Path) -> Any:
         """The numbers of a finished diagnosis."""
-        return json.loads((root / self.name / _MARKER).read_text(encoding="utf-8"))["numbers"]
+        return read_json(root / self.name / _MARKER, dict[str, Any], "delete it")["numbers"]
 
 
 Key = TypeVar("Key")
