@@ -43,7 +43,7 @@ FAST = {
 TRAINED = {name for name in METHODS if issubclass(METHODS[name].config, SoftmaxRowsConfig)}
 """Methods without a formula for the prototype of a new class."""
 
-each_method = pytest.mark.parametrize("method", METHODS)
+each_method = pytest.mark.parametrize("method", [name for name in METHODS if name != "clip"])  # needs a pair
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,7 +14,7 @@ from classnorm.encoders.encoder import Encoder, required
 from classnorm.encoders.preprocessing import Interpolation, Preprocessing
 from classnorm.errors import ModelError
 
-__all__ = ["load_huggingface", "load_pretrained", "load_resnet18", "not_loaded"]
+__all__ = ["load_huggingface", "load_pair", "load_pretrained", "load_resnet18", "not_loaded"]
 
 _SQUASHED_FROM = 384  # ConvNeXT processors crop smaller images and squash larger ones
 _PROCESSOR_FILES = {"AutoImageProcessor": "preprocessor_config.json", "AutoTokenizer": "a tokenizer"}
@@ -104,6 +104,32 @@ def load_huggingface(name: str, size: int | None = None, weights: Path | None = 
         raise ModelError(f"{source}: gives no image features at {preprocessing.crop} px ({error})") from error
     revision = getattr(model.config, "_commit_hash", None)
     return Encoder(name, module, preprocessing, d_z, f"{source}@{revision}" if revision else source)
+
+
+def load_pair(name: str, source: str, encoder: Encoder) -> tuple[Tensor, float]:
+    """The projection [d, d_z] of an image–text model from its pooled image features to the space of its text features,
+    and the scale of the cosines there.
+
+    Args:
+        name, source: the model, and where its weights are.
+        encoder: its image tower, as `load_huggingface` loads it.
+    """
+    model, _, _ = load_pretrained(name, "transformers", source, "AutoImageProcessor")
+    if not (hasattr(model, "get_image_features") and hasattr(model, "logit_scale")):
+        raise ModelError(f"{name}: not a model of images and text, such as CLIP or SigLIP")
+    model.eval()
+    linear = getattr(model, "visual_projection", None)
+    projection = torch.eye(encoder.d_z) if linear is None else linear.weight.detach()
+    image = torch.linspace(-1, 1, 3 * encoder.size**2).reshape(1, 3, encoder.size, encoder.size)
+    with torch.inference_mode():
+        features = model.get_image_features(pixel_values=image)
+        expected: Tensor = getattr(features, "pooler_output", features)
+        pooled = encoder.encode(image)
+    fits = (expected.shape[1], pooled.shape[1]) == tuple(projection.shape)
+    rounding = 1e-3 * float(expected.abs().max())
+    if not fits or not torch.allclose(pooled @ projection.T, expected, rtol=0.0, atol=rounding):
+        raise ModelError(f"{name}: its image features are not a projection of its pooled output; clip cannot use it")
+    return projection, float(model.logit_scale.detach().exp())
 
 
 def load_resnet18(name: str, size: int | None = None, weights: Path | None = None) -> Encoder:

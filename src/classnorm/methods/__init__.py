@@ -65,6 +65,7 @@ _NAMES = (
     "tfvaegan",
     "dascn",
     "zsml",
+    "clip",
 )
 
 __getattr__ = late_names(__name__, ".model", *(f".{name}" for name in _NAMES))  # they need PyTorch

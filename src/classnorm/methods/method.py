@@ -145,6 +145,8 @@ class Method:
     parallel: bool = False
     """Whether several processes can train it together: its loss is a mean over the rows that `training.train` gives it,
     and it does not depend on the other rows of the batch."""
+    unfit: Callable[[ZeroShotDataset], str | None] = lambda dataset: None
+    """Why the method cannot be used on a dataset; None if it can."""
 
     def search_space(self, sampler: Literal["tpe", "grid"]) -> Space:
         """The default search space of a sampler."""
@@ -154,11 +156,18 @@ class Method:
 
 
 def late_method(
-    name: str, config: type[MethodConfig], recipes: Recipes, space: Space, grid: Space, *, parallel: bool = False
+    name: str,
+    config: type[MethodConfig],
+    recipes: Recipes,
+    space: Space,
+    grid: Space,
+    *,
+    parallel: bool = False,
+    unfit: Callable[[ZeroShotDataset], str | None] = lambda dataset: None,
 ) -> Method:
     """A method whose `build` and `fit` are imported from `classnorm.methods.NAME` when they are called."""
     build, fit = (Late(f"classnorm.methods.{name}", function) for function in ("build", "fit"))
-    return Method(config, recipes, build, fit, space, grid, name, parallel)
+    return Method(config, recipes, build, fit, space, grid, name, parallel, unfit)
 
 
 @dataclass(frozen=True)

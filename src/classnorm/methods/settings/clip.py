@@ -1,0 +1,55 @@
+"""Settings of CLIP's own zero-shot classification."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from classnorm.data import ZeroShotDataset
+from classnorm.methods.method import MethodConfig, Recipes, late_method
+
+__all__ = ["METHOD", "CLIPConfig", "pair_name", "reference", "unfit"]
+
+_ADVICE = (
+    'clip compares images and text of one model: encode both with it, by `encoder="hf:ID"` and `text_encoder="hf:ID"`, '
+    "or give its image and text vectors as features and descriptors"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CLIPConfig(MethodConfig):
+    """Settings of CLIP's own zero-shot classification. There is nothing to train."""
+
+    calibration: str = "none"
+    """none, as published, or validation[:scale|:bias|:grid], scale:S (seen scores times S), bias:B (minus B)."""
+
+
+def pair_name(dataset: ZeroShotDataset) -> str | None:
+    """The image–text model that made features and descriptors, as `hf:ID`; None if none or not both are recorded."""
+    image, text = dataset.encoder_record or {}, dataset.described_by.get("text_encoder", "{}")
+    try:
+        names = (image.get("name"), json.loads(text).get("name"))
+    except (ValueError, AttributeError):
+        return None
+    return names[0] if names[0] == names[1] and str(names[0]).startswith("hf:") else None
+
+
+def unfit(dataset: ZeroShotDataset) -> str | None:
+    """Why features and descriptors cannot be compared; None if they can."""
+    recorded = dataset.encoder_record is not None or bool(dataset.described_by)
+    if recorded:
+        if pair_name(dataset) is not None and "joined" not in dataset.described_by:
+            return None
+        return f"{dataset.name}: features and descriptors are not from one image–text model; {_ADVICE}"
+    if dataset.d_z == dataset.d_a:
+        return None
+    return f"{dataset.name}: features have {dataset.d_z} dimensions, descriptors {dataset.d_a}; {_ADVICE}"
+
+
+def reference(dataset: ZeroShotDataset) -> CLIPConfig:
+    """As published: no training, no calibration."""
+    return CLIPConfig()
+
+
+RECIPES: Recipes = {"reference": reference}
+METHOD = late_method("clip", CLIPConfig, RECIPES, {}, {}, unfit=unfit)
