@@ -190,3 +190,23 @@ def test_every_answer_forbids_scripts_and_frames_of_others(client):
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
         assert "unsafe" not in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_other_sites_may_link_to_the_page_but_not_load_from_the_api(client):
+    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert client.get("/", headers=link).status_code == 200
+    assert client.get("/export.onnx", headers=link).status_code == 403
+
+
+def test_an_answer_that_takes_too_long_is_given_up(serve, model_folder, tmp_path, letters, monkeypatch):
+    from classnorm.serve.models import Served
+
+    def slowly(self, sent, limits):
+        time.sleep(0.5)
+
+    monkeypatch.setattr(Served, "rows", slowly)
+    with serve(
+        ServeSettings(models=(model_folder,), port=0, state=tmp_path, limits=Limits(answer_seconds=0.1))
+    ) as address:
+        response = httpx.post(f"{address}/explain", files={"files": ("a.png", b"x")})
+        assert response.status_code == 408 and is_one_line(response)

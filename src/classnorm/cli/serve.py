@@ -12,7 +12,7 @@ from typing import Annotated
 
 import tyro
 
-from classnorm.cli.console import notice
+from classnorm.cli.console import notice, print_json
 from classnorm.cli.options import Command, OutputOptions, optional
 from classnorm.errors import ConfigError
 from classnorm.results.run_folder import model_files
@@ -85,5 +85,8 @@ class Serve(Command):
             def started(address: str) -> None:
                 link = f"{address}/#token={token}" if token and sys.stderr.isatty() else address
                 notice(f"serving at {link}", quiet=self.output.quiet)
+                if self.output.json:
+                    print_json({"address": address})
+                    sys.stdout.flush()
 
             run(settings, started)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from PIL import Image, ImageOps
 
 from classnorm.data import glyphs
+from classnorm.data.image_formats import displayed
 from classnorm.errors import DataError
 
 __all__ = ["LINES", "features", "letter"]
@@ -45,12 +46,8 @@ def features(letters: npt.NDArray[np.uint8], preset: str) -> npt.NDArray[np.floa
 
 
 def _ink(image: Image.Image) -> Image.Image:
-    """White strokes on black, from a transparent canvas, or from light and dark whichever is at the border."""
-    if "A" in image.getbands() or "transparency" in image.info:
-        alpha = image.convert("RGBA").getchannel("A")
-        if np.asarray(alpha).min() < 128:
-            return alpha
-    gray = image.convert("L")
+    """White strokes on black; the background is what is at the border."""
+    gray = ImageOps.autocontrast(displayed(image).convert("L"))
     pixels = np.asarray(gray)
     border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
     return ImageOps.invert(gray) if np.median(border) > 127 else gray

@@ -40,7 +40,8 @@ class Api:
     def __init__(self, models: Mapping[str, Served], settings: ServeSettings, counters: Counters) -> None:
         self.models, self.settings, self.limits = models, settings, settings.limits
         self.first = next(iter(models.values()))
-        self.sessions = Sessions(settings.state / "sessions", settings.limits)
+        sizes = [8 * len(s.class_names) * (s.d_a + s.d_z) for s in (served.scorer for served in models.values())]
+        self.sessions = Sessions(settings.state / "sessions", settings.limits, sum(sizes))
         self._batcher = Batcher(counters)
         self._threads = ThreadPoolExecutor(_THREADS, "work")
         self._exports = asyncio.Lock()

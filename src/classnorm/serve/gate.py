@@ -37,6 +37,7 @@ SECURITY_HEADERS = {
 }
 
 _log = logging.getLogger("classnorm.serve")
+_LONGEST_PATH = 200  # in the log
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -68,7 +69,7 @@ class Gate:
                 extra={
                     "fields": {
                         "method": scope["method"],
-                        "path": scope["path"],
+                        "path": scope["path"][:_LONGEST_PATH],
                         "status": answer.status,
                         "ms": round(1000 * seconds, 2),
                         "bytes_in": scope.get("state", {}).get("bytes_in", 0),
@@ -84,7 +85,7 @@ class Gate:
         try:
             headers = Headers(scope=scope)
             self._check_host(headers)
-            self._check_origin(scope["method"], headers)
+            self._check_origin(scope, headers)
             self._check_token(scope["path"], headers)
             if self.in_flight > self.settings.limits.in_flight and scope["path"] != "/health":
                 raise RequestError(429, "too many requests at a time; try again", {"retry-after": "1"})
@@ -93,7 +94,7 @@ class Gate:
         except RequestError as error:
             response = error_response(error.status, error.message, error.headers)
         except TimeoutError:
-            response = error_response(503, "the answer took too long; send less at a time", {"retry-after": "5"})
+            response = error_response(408, "the answer took too long; send less at a time")
         except _DisconnectedError:
             send.status = 499
             return
@@ -121,8 +122,7 @@ class Gate:
         length = headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length[:20]) > limits.body_mb << 20:
             raise too_large
-        parts: list[bytes] = []
-        size = 0
+        body = bytearray()
         try:
             async with asyncio.timeout(limits.body_seconds):
                 while True:
@@ -130,20 +130,19 @@ class Gate:
                     if message["type"] == "http.disconnect":
                         raise _DisconnectedError
                     part = message.get("body", b"")
-                    size += len(part)
                     self.received += len(part)
-                    parts.append(part)
-                    if size > limits.body_mb << 20:
+                    body += part
+                    if len(body) > limits.body_mb << 20:
                         raise too_large
                     if self.received > limits.received_mb << 20:
                         raise RequestError(429, "too much to receive at a time; try again", {"retry-after": "1"})
                     if not message.get("more_body", False):
-                        return b"".join(parts)
+                        return bytes(body)
         except TimeoutError:
-            self.received -= size
+            self.received -= len(body)
             raise RequestError(408, f"the request did not arrive within {limits.body_seconds:g} s") from None
         except (RequestError, _DisconnectedError):
-            self.received -= size
+            self.received -= len(body)
             raise
 
     def _check_host(self, headers: Headers) -> None:
@@ -154,16 +153,16 @@ class Gate:
         if len(hosts) != 1 or (known is not None and name.lower() not in known):
             raise RequestError(421, "the request is for another host; use the address that the server printed")
 
-    def _check_origin(self, method: str, headers: Headers) -> None:
-        """Pages of other sites may not ask."""
+    def _check_origin(self, scope: Scope, headers: Headers) -> None:
+        """Pages of other sites may link to the page, but not ask."""
         foreign = RequestError(403, "requests from pages of other sites are not answered")
         origins = headers.getlist("origin")
         if len(origins) > 1:
             raise foreign
         if origins and _authority(origins[0]) != _authority(f"//{headers['host']}"):
             raise foreign
-        site = headers.get("sec-fetch-site", "same-origin")
-        if method not in _SAFE_METHODS and site not in ("same-origin", "none"):
+        is_link = scope["method"] in _SAFE_METHODS and scope["path"] in OPEN_PATHS
+        if not is_link and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             raise foreign
 
     def _check_token(self, path: str, headers: Headers) -> None:

@@ -9,16 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
 from classnorm.data import glyph_drawings
-from classnorm.data.images import read_images
+from classnorm.data.images import open_image, read_images
 from classnorm.encoders import Encoder, encode_images
 from classnorm.serve.inputs import Picture
 
 __all__ = ["encode_glyphs", "encode_pictures", "oversized"]
 
-_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 Encoded = tuple[npt.NDArray[np.float32], list[str]]
 """Features of the readable pictures, and for each picture why it cannot be read, or ""."""
 
@@ -28,10 +26,10 @@ def oversized(picture: Picture, megapixels: int) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the limit below is stricter than the one that Pillow warns of
-            with Image.open(io.BytesIO(picture.content), formats=_FORMATS) as image:
+            with open_image(io.BytesIO(picture.content)) as image:
                 width, height = image.size
     except Exception:  # Pillow raises many types on a damaged file
-        return f"not an image; send {', '.join(_FORMATS)}"
+        return "not an image; send JPEG, PNG, WebP, GIF, BMP or TIFF"
     if width * height > megapixels * 1_000_000:
         return f"{width} × {height} px is more than {megapixels} megapixels"
     return ""

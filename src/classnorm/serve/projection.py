@@ -11,6 +11,8 @@ from classnorm.scoring import Top
 
 __all__ = ["Projection"]
 
+_MOST = 2000  # classes that the axes are computed from
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -24,8 +26,9 @@ class Projection:
     @classmethod
     def of(cls, prototypes: npt.NDArray[np.float32]) -> Projection:
         unit = _unit(prototypes)
+        some = unit[:: -(-len(unit) // _MOST)]
         center = unit.mean(axis=0)
-        _, _, vectors = np.linalg.svd(unit - center, full_matrices=False)
+        _, _, vectors = np.linalg.svd(some - center, full_matrices=False)
         axes = np.zeros((unit.shape[1], 2))
         axes[:, : min(2, len(vectors))] = vectors[:2].T
         axes *= np.where(axes[np.abs(axes).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)  # the same on every machine

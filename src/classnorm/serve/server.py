@@ -124,6 +124,7 @@ def run(settings: ServeSettings, started: Callable[[str], None] = lambda address
             socket = config.bind_socket()
         except SystemExit:
             raise ConfigError(f"cannot listen on {settings.host} port {settings.port}; choose another `port`") from None
+        socket.listen(config.backlog)  # what connects now is answered as soon as the server runs
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         started(f"http://{host}:{socket.getsockname()[1]}")
         if settings.workers == 1:

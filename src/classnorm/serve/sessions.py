@@ -37,6 +37,7 @@ __all__ = ["Additions", "Gift", "Overlay", "Sessions", "Visit", "new_key"]
 
 _KEY = re.compile(r"[A-Za-z0-9_-]{43}")
 _KEPT = 64  # overlays in memory, with their scorers
+_KEPT_BYTES = 1 << 29  # of these
 _SUFFIX = ".safetensors"
 _BETWEEN_SWEEPS = 60.0  # seconds
 
@@ -107,8 +108,13 @@ class Visit:
 class Sessions:
     """The overlays of all visitors."""
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
+    def __init__(self, folder: Path, limits: Limits, scorer_bytes: int = 1) -> None:
+        """
+        Args:
+            scorer_bytes: memory that a visitor's scorers take, beyond the models.
+        """
         self.folder, self.limits = make_folder(folder), limits
+        self._room = max(1, min(_KEPT, _KEPT_BYTES // scorer_bytes))
         self._kept: OrderedDict[str, tuple[tuple[int, ...], Visit]] = OrderedDict()
         self._lock = threading.Lock()
         self._swept = 0.0
@@ -138,7 +144,7 @@ class Sessions:
         visit = Visit(_read(file))
         with self._lock:
             self._kept[file.name] = (version, visit)
-            while len(self._kept) > _KEPT:
+            while len(self._kept) > self._room:
                 self._kept.popitem(last=False)
         return visit
 
