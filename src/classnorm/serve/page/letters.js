@@ -44,8 +44,10 @@ const choice = (type, value, ...label) => el("label", {}, el("input", { type, va
 
 /** The controls for base, case and marks. */
 function controls({ bases, marks }) {
-  const option = ({ name, script, small, capital }) =>
-    el("option", { value: name }, `${small ?? capital ?? ""}  ${name.slice(script.length + 1)}`);
+  const option = ({ name, script, small, capital }) => {
+    const [sign, word] = [small ?? capital ?? "", name.slice(script.length + 1)];
+    return el("option", { value: name }, sign === word ? word : `${sign}  ${word}`);
+  };
   const groups = Map.groupBy(bases, (base) => base.script);
   const select = el(
     "select",
@@ -53,7 +55,7 @@ function controls({ bases, marks }) {
     [...groups].map(([script, some]) => el("optgroup", { label: script }, some.map(option))),
   );
   const sizes = ["small", "capital"].map((size) => choice("radio", size, size));
-  const sign = ({ character }) => character && el("span", { "aria-hidden": "true" }, `◌${character}`);
+  const sign = ({ character }) => character && el("span", { class: "glyph", "aria-hidden": "true" }, `◌${character}`);
   const boxes = marks.map((mark) => choice("checkbox", mark.name, ...[sign(mark), mark.name].filter(Boolean)));
   const chosen = () => {
     const base = bases.find((row) => row.name === select.value);

@@ -51,7 +51,7 @@ function drawPlace(pen, place) {
   const side = 30;
   pen.strokeStyle = colours.ink;
   pen.lineWidth = 2;
-  if (place.image.complete) pen.drawImage(place.image, x - side / 2, y - side / 2, side, side);
+  if (place.image.naturalWidth) pen.drawImage(place.image, x - side / 2, y - side / 2, side, side);
   pen.strokeRect(x - side / 2, y - side / 2, side, side);
 }
 
