@@ -7,9 +7,9 @@ import pytest
 from classnorm.cli import main
 
 COMMANDS = [
-    *("train", "evaluate", "predict", "search", "continual", "reproduce"),
+    *("train", "evaluate", "predict", "explain", "add-class", "suggest", "search", "continual", "reproduce"),
     *("analyze variance", "analyze smoothness", "analyze attributes"),
-    *("report", "extract", "describe", "export", "bench", "data check", "data convert"),
+    *("report", "extract", "describe", "export", "serve", "bench", "data check", "data convert"),
     *("data merge", "data synthesize"),
 ]
 
@@ -18,7 +18,7 @@ COMMANDS = [
 def test_the_front_page_lists_the_commands(capsys, arguments):
     main(arguments)
     out = capsys.readouterr().out
-    assert re.findall(r"^  ([a-z]+(?: [a-z]+)?)  ", out, flags=re.MULTILINE) == COMMANDS
+    assert re.findall(r"^  ([a-z-]+(?: [a-z]+)?)  ", out, flags=re.MULTILINE) == COMMANDS
 
 
 @pytest.mark.parametrize("width", [80, 120])

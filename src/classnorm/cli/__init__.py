@@ -22,6 +22,7 @@ _COMMANDS = {
     "predict": ("predict:Predict", "classify images or features, also into new classes"),
     "explain": ("explain:Explain", "say which attributes speak for an answer"),
     "add-class": ("add_class:AddClass", "add classes to a model for good"),
+    "suggest": ("suggest:Suggest", "say which pictures to label, which classes to describe better"),
     "search": ("search:Search", "choose hyperparameters on validation classes"),
     "continual": ("continual:Continual", "learn a stream of classes, task by task"),
     "reproduce": ("reproduce:Reproduce", "regenerate tables and figures of the paper"),

@@ -14,10 +14,11 @@ from classnorm.training import Device, pick_device
 if TYPE_CHECKING:
     from classnorm.scoring.calibrated import CalibratedFit, fit_calibrated
     from classnorm.scoring.scorer import Scorer, Top
+    from classnorm.scoring.suggestions import suggest
 
-__all__ = ["CalibratedFit", "Scorer", "Top", "fit", "fit_calibrated"]
+__all__ = ["CalibratedFit", "Scorer", "Top", "fit", "fit_calibrated", "suggest"]
 
-__getattr__ = late_names(__name__, ".scorer", ".calibrated")  # they need PyTorch
+__getattr__ = late_names(__name__, ".scorer", ".calibrated", ".suggestions")  # they need PyTorch
 
 
 def fit(

@@ -1,0 +1,70 @@
+"""`classnorm suggest`: which pictures to label, and which classes to describe better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from classnorm.cli.console import print_json
+from classnorm.cli.model_inputs import InputOptions
+from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive
+from classnorm.results.run_folder import model_files
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suggest(Command):
+    """Say which pictures to label next, and which classes to describe better.
+
+    Examples:
+      classnorm suggest runs/mine/seed-0 --unlabelled photos
+      classnorm suggest runs/mine/seed-0 --unlabelled features.npz --count 50 --json
+
+    Notes:
+      Pictures are chosen for what their label would teach: classes with little
+      evidence that many pictures may be mistaken for, and typical pictures of
+      them. Gains are percentages of the present uncertainty. For a class, the gain
+      is what a perfect description would bring; its attributes are those that
+      would tell it from the class it is most confused with.
+    """
+
+    model: ModelArgument
+    unlabelled: Annotated[Path, tyro.conf.arg(metavar="FOLDER|FEATURES")]
+    """Images, or features: .npy, .npz, .mat, .csv, .parquet, a bundle."""
+    count: int = 20
+    """Number of pictures."""
+    classes: int = 5
+    """Number of classes."""
+    encoding: InputOptions
+    output: OutputOptions
+
+    def run(self) -> None:
+        check_positive("count", self.count)
+        check_positive("classes", self.classes)
+        self.encoding.check((self.unlabelled,))
+        model_files(self.model)  # must exist
+        from classnorm.scoring import Scorer, suggest  # PyTorch
+
+        scorer = Scorer.load(self.model, self.encoding.device)
+        names, features = self.encoding.read(self.model, (self.unlabelled,), scorer.d_z, self.output.quiet)
+        document = suggest(scorer, features, self.count, self.classes)
+        if names is not None:
+            document["pictures"] = [
+                {"path": names[picture["row"]], **{key: value for key, value in picture.items() if key != "row"}}
+                for picture in document["pictures"]
+            ]
+        if self.output.json:
+            print_json(document)
+        else:
+            print(*_lines(document), sep="\n")
+
+
+def _lines(document: dict[str, Any]) -> list[str]:
+    pictures = [
+        f"{picture['gain']:6.2f} %  {picture.get('path', picture.get('row'))}  {picture['reason']}"
+        for picture in document["pictures"]
+    ]
+    classes = [f"{entry['gain']:6.2f} %  {entry['class']}  {entry['reason']}" for entry in document["classes"]]
+    return ["label these pictures (gain, picture, why):", *pictures, "", "describe these classes better:", *classes]

@@ -1,0 +1,52 @@
+"""`classnorm suggest`: pictures by path or row, in lines or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from classnorm import Scorer
+from classnorm.scoring import suggest
+
+Command = Callable[..., Any]
+
+
+def test_rows_of_features_are_suggested(classnorm: Command, trained: Path, world: Any, tmp_path: Path) -> None:
+    np.savez(tmp_path / "pool.npz", features=world.features)
+    outcome = classnorm("suggest", trained, "--unlabelled", tmp_path / "pool.npz", "--count", 4, "--json")
+    assert outcome.code == 0 and outcome.err == ""
+    assert json.loads(outcome.out) == json.loads(json.dumps(suggest(Scorer.load(trained), world.features, 4)))
+    lines = classnorm("suggest", trained, "--unlabelled", tmp_path / "pool.npz", "--count", 4).out.splitlines()
+    rows = [str(picture["row"]) for picture in json.loads(outcome.out)["pictures"]]
+    assert [line.split()[2] for line in lines[1:5]] == rows
+
+
+def test_images_are_suggested_by_their_path(
+    classnorm: Command, shapes: Path, tmp_path: Path, bag_of_words: Any
+) -> None:
+    flags = ["--encoder", "convnet", "--size", 32, "--device", "cpu", "--quiet"]
+    classnorm("extract", shapes, "--descriptions", shapes, "--out", tmp_path / "x.npz", *flags)
+    flags = ["--method", "kernel", "--calibration", "none", "--quiet"]
+    assert classnorm("train", tmp_path / "x.npz", *flags, "--out", tmp_path / "run").code == 0
+    outcome = classnorm("suggest", tmp_path / "run" / "seed-0", "--unlabelled", shapes, "--count", 3, "--json")
+    pictures = json.loads(outcome.out)["pictures"]
+    assert len(pictures) == 3
+    assert all((shapes / picture["path"]).is_file() for picture in pictures)
+    assert {"path", "reason", "gain"} <= pictures[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [(["--count", 0], "--count is 0"), (["--unlabelled", "nowhere"], "nowhere: no such file")],
+)
+def test_an_impossible_request_is_one_line(
+    classnorm: Command, trained: Path, tmp_path: Path, world: Any, flags: list[Any], message: str
+) -> None:
+    np.save(tmp_path / "x.npy", world.features)
+    outcome = classnorm("suggest", trained, "--unlabelled", tmp_path / "x.npy", *flags)
+    assert outcome.code == 2 and message in outcome.err and outcome.err.count("\n") == 1
