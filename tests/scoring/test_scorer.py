@@ -10,7 +10,6 @@ import torch
 from classnorm.errors import ClassNormError, ConfigError, DataError, ModelError
 from classnorm.metrics import Calibration, softmax
 from classnorm.scoring import Scorer, fit, ranking
-from classnorm.scoring import scorer as scorer_module
 
 
 @pytest.fixture(scope="module")
@@ -228,15 +227,17 @@ def test_top_never_holds_the_scores_of_all_rows_and_classes(small_dataset, monke
     expected = many.top(small_dataset.features, 5)
     logits, classes = [], []
 
+    best_classes = ranking.best_classes
+
     def ranked_block(block, *arguments):
         logits.append(block.numel())
-        return ranking.best_classes(block, *arguments)
+        return best_classes(block, *arguments)
 
     def prototypes(descriptors):
         classes.append(len(descriptors))
         return type(scorer.model).prototypes(scorer.model, descriptors)
 
-    monkeypatch.setattr(scorer_module, "best_classes", ranked_block)
+    monkeypatch.setattr(ranking, "best_classes", ranked_block)
     monkeypatch.setattr(scorer.model, "prototypes", prototypes)
     top = replace(many, block_bytes=4 * 64 * 100).top(small_dataset.features, 5)
     assert max(logits) <= 64 * 100

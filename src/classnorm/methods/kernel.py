@@ -18,6 +18,7 @@ that every direction is well scaled for the optimizer.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -127,10 +128,7 @@ class KernelModel(ProductModel):
         length = raw.norm(dim=1, keepdim=True).clamp(min=1e-12)
         if self.shortest is not None:
             length = torch.maximum(length, self.shortest)
-        return self._penalised(raw / length**self.length)
-
-    def _penalised(self, prototypes: Tensor) -> Tensor:
-        return with_hubness(prototypes, self.mapped(self.means), self.hubness)
+        return with_hubness(raw / length**self.length, self.mapped(self.means), self.hubness)
 
     def row_vectors(self, features: Tensor) -> Tensor:
         placed = self.mapped(self.geometry(features))
@@ -140,10 +138,11 @@ class KernelModel(ProductModel):
         return prototypes
 
     def example_space(self) -> ExampleSpace:
+        means = functools.cache(lambda: self.mapped(self.means))  # once for all prototypes that this space makes
         return ExampleSpace(
             lambda features: self.mapped(self.geometry(features)),
             lambda prototypes: prototypes[:, :-1],
-            self._penalised,
+            lambda centers: with_hubness(centers, means(), self.hubness),
             variance=self.variance,
         )
 

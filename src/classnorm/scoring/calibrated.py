@@ -30,8 +30,10 @@ from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.progress import Announce
 from classnorm.results.numbers import json_numbers
 from classnorm.scoring.conformal import PredictionSets
+from classnorm.scoring.examples import Trust
 from classnorm.scoring.novelty import Rejection, ScoredSplit, choose_rejection
 from classnorm.scoring.scorer import Scorer
+from classnorm.scoring.trust import choose_trust
 from classnorm.training import FitContext, History, Processes, SharedWork, TrainingConfig
 
 __all__ = ["CalibratedFit", "ValidationFit", "fit_calibrated", "of_all", "validate"]
@@ -174,6 +176,7 @@ class _Chosen:
     temperature: float = 1.0
     rejection: Rejection | None = None
     sets: PredictionSets | None = None
+    trust: Trust | None = None
 
 
 def _calibrate(
@@ -202,6 +205,8 @@ def _calibrate(
     with_novel = fits if not _is_of_rows(job) else _with_novel_classes(job, context)
     splits = [ScoredSplit(calibration.apply(fit.logits, fit.seen), fit.labels, fit.seen) for fit in with_novel]
     rejection, novelty = choose_rejection(splits, temperature) if splits else (None, {})
+    with_classes = [(fit.scorer, fit.dataset) for fit in with_novel]
+    trust, pictures = choose_trust(with_classes, calibration, temperature)
     record = {
         "harmonic": harmonic,
         "splits": len(jobs),
@@ -212,10 +217,11 @@ def _calibrate(
             "after": expected_calibration_error(softmax(scores, temperature), labels),
         },
         "novelty": novelty,
+        "pictures": pictures,
         "curves": {} if math.isnan(harmonic) else _curves(sides, calibration),
     }
     sets = PredictionSets.measure(splits, temperature) if splits else None
-    return _Chosen(calibration, temperature, rejection, sets), json_numbers(record)
+    return _Chosen(calibration, temperature, rejection, sets, trust), json_numbers(record)
 
 
 def _with_novel_classes(job: FitJob, context: FitContext) -> list[ValidationFit]:
@@ -233,8 +239,10 @@ def _curves(sides: Sequence[SideScores], chosen: Calibration) -> dict[str, dict[
 
 @dataclass(frozen=True)
 class ValidationFit:
-    """The scores of a validation fit. All splits have the same classes, the seen ones, but hold out different ones."""
+    """A validation fit and its scores. All splits have the same classes, the seen ones, but hold out different ones."""
 
+    scorer: Scorer
+    dataset: ZeroShotDataset
     sides: SideScores
     logits: npt.NDArray[np.float32]  # [n, n_classes] of at least some held-out rows
     labels: npt.NDArray[np.int64]
@@ -258,7 +266,7 @@ def _validate(part: FitJob, context: FitContext) -> ValidationFit:
         kept.append(logits[-(own.start + rows.start) % step :: step].copy())
     together = of_all(SideScores.joined(sides), context.processes)
     some = context.processes.concatenated(np.concatenate(kept))
-    return ValidationFit(together, some, labels[::step], data.seen)
+    return ValidationFit(scorer, data, together, some, labels[::step], data.seen)
 
 
 def of_all(sides: SideScores, processes: Processes) -> SideScores:

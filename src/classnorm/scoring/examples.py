@@ -20,6 +20,7 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
+from classnorm.data.descriptions import respelled
 from classnorm.data.row_store import Features, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError
 from classnorm.methods.model import ExampleSpace
@@ -27,7 +28,18 @@ from classnorm.methods.model import ExampleSpace
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Scorer
 
-__all__ = ["Examples", "Trust", "add_examples", "corrected", "description_weights", "evidence", "penalties", "space_of"]
+__all__ = [
+    "Examples",
+    "Trust",
+    "add_examples",
+    "corrected",
+    "description_weights",
+    "evidence",
+    "penalties",
+    "picture_shares",
+    "space_of",
+    "variances",
+]
 
 _NEAREST = 3  # classes whose descriptors stand in for that of a class without one
 _PICTURES = 4.0  # a description is worth that many, if validation has not told
@@ -48,13 +60,30 @@ class Trust:
     weight of the pictures. The calibration favours unseen classes because descriptions fit worse than pictures."""
     training_rows: float
     """Added to τ of seen classes: their prototypes have learnt from this many pictures each."""
+    unlabelled_penalty: float = 0.0
+    """Like `penalty`, for unlabelled pictures, which choose it themselves."""
+    unlabelled_gain: float | None = None
+    """Points of H that unlabelled pictures gained on validation splits; None if that is not known."""
 
     @classmethod
     def default(cls, scorer: Scorer) -> Trust:
         """For models whose validation did not choose it."""
         calibration, space = scorer.calibration, scorer.model.example_space()
         description = _PICTURES if space is None or space.variance is None else _GAUSSIAN_PROCESS
-        return cls(description, max(0.0, calibration.value) if calibration.kind == "bias" else 0.0, _TRAINING_ROWS)
+        penalty = max(0.0, calibration.value) if calibration.kind == "bias" else 0.0
+        return cls(description, penalty, _TRAINING_ROWS)
+
+    @classmethod
+    def read(cls, document: dict[str, Any]) -> Trust:
+        """From the document of a saved model."""
+        values = {name: None if value is None else float(value) for name, value in document.items()}
+        trust = cls(**values)  # type: ignore[arg-type]
+        needed = (trust.description, trust.penalty, trust.training_rows)
+        if not all(value is not None and 0.0 <= value < np.inf for value in needed):
+            raise ValueError("trust must consist of numbers that are not negative")
+        if not np.isfinite([trust.unlabelled_penalty, trust.unlabelled_gain or 0.0]).all():
+            raise ValueError("trust must consist of finite numbers")
+        return trust
 
     def pictures(self, variances: Floats, seen: npt.NDArray[np.bool_]) -> Floats:
         """τ of each class, [n_classes]."""
@@ -112,10 +141,9 @@ def add_examples(scorer: Scorer, rows: Features | RowView, labels: Sequence[str]
     space = space_of(scorer)
     if not len(rows):
         return scorer
-    names, index = _distinct(labels)
+    names, index = _distinct(respelled(labels, scorer.class_names))
     known = set(scorer.class_names)
     new = [name for name in names if name not in known]
-    _check_spelling(new, scorer.class_names, where)
     examples = scorer.examples.plus(_summed(scorer, space, rows, names, index))
     scorer = replace(
         scorer,
@@ -130,20 +158,8 @@ def add_examples(scorer: Scorer, rows: Features | RowView, labels: Sequence[str]
 
 def _distinct(labels: Sequence[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
     """The different labels in order of appearance, and the position of each label among them."""
-    position = {name: i for i, name in enumerate(dict.fromkeys(map(str, labels)))}
-    return list(position), np.array([position[str(label)] for label in labels], dtype=np.int64)
-
-
-def _check_spelling(new: list[str], known: Sequence[str], where: str) -> None:
-    """A new class that differs from a known one only in case or punctuation is probably a mistake."""
-    spellings = {_letters(name): name for name in known}
-    for name in new:
-        if _letters(name) in spellings:
-            raise DataError(f"{where}: class {name!r} is unknown; did you mean {spellings[_letters(name)]!r}?")
-
-
-def _letters(name: str) -> str:
-    return "".join(letter for letter in name.casefold() if letter.isalnum()) or name
+    position = {name: i for i, name in enumerate(dict.fromkeys(labels))}
+    return list(position), np.array([position[label] for label in labels], dtype=np.int64)
 
 
 @torch.inference_mode()
@@ -185,16 +201,21 @@ def _with_likely_descriptors(scorer: Scorer, space: ExampleSpace) -> Scorer:
     return replace(scorer, descriptors=descriptors)
 
 
-def description_weights(scorer: Scorer, examples: Examples) -> Floats:
+def variances(scorer: Scorer, index: npt.NDArray[np.int64]) -> Floats:
+    """The variances of the descriptions of some classes; 1 if the method does not tell them apart."""
+    variance = space_of(scorer).variance
+    if variance is None or not len(index):
+        return np.ones(len(index))
+    with torch.inference_mode():
+        return np.asarray(variance(scorer.as_tensor(scorer.descriptors[index])).double().cpu().numpy())
+
+
+def description_weights(scorer: Scorer) -> Floats:
     """τ / (τ + n) of the classes that have pictures: the weight of their descriptions."""
-    space, trust = space_of(scorer), scorer.trust or Trust.default(scorer)
+    examples, trust = scorer.pictures, scorer.trust or Trust.default(scorer)
     index = _positions(scorer, examples)
-    variances = np.ones(len(index))
-    if space.variance is not None and len(index):
-        with torch.inference_mode():
-            variances = space.variance(scorer.as_tensor(scorer.descriptors[index])).double().cpu().numpy()
-    pictures = trust.pictures(variances, scorer.seen[index])
-    described = np.array([name not in scorer.undescribed for name in examples.names])
+    pictures = trust.pictures(variances(scorer, index), scorer.seen[index])
+    described = np.array([name not in scorer.undescribed for name in examples.names], dtype=bool)
     return np.asarray(described * pictures / (pictures + examples.counts))
 
 
@@ -207,10 +228,10 @@ def _positions(scorer: Scorer, examples: Examples) -> npt.NDArray[np.int64]:
 def corrected(scorer: Scorer) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
     """The positions of the classes with pictures, ascending, and their prototypes."""
     scorer.model.eval()
-    space, examples = space_of(scorer), scorer.examples.plus(scorer.unlabelled)
+    space, examples = space_of(scorer), scorer.pictures
     index = _positions(scorer, examples)
     centers = space.center(scorer.model.prototypes(scorer.as_tensor(scorer.descriptors[index])))
-    mixed = mixture(centers, examples, description_weights(scorer, examples), space.directions)
+    mixed = mixture(centers, examples, scorer.description_weights, space.directions)
     order = np.argsort(index)
     return index[order], space.prototype(mixed)[torch.from_numpy(order).to(mixed.device)]
 
@@ -228,21 +249,28 @@ def mixture(centers: torch.Tensor, examples: Examples, weights: Floats, directio
     return scaled.to(centers)
 
 
+def picture_shares(scorer: Scorer) -> tuple[Floats, Floats]:
+    """The weights of labelled and of unlabelled pictures in the prototypes of unseen classes, [n_classes] each."""
+    both = scorer.pictures
+    total, shares = np.zeros(len(scorer.class_names)), np.zeros((2, len(scorer.class_names)))
+    index = _positions(scorer, both)
+    total[index] = (1.0 - scorer.description_weights) / both.counts
+    for share, part in zip(shares, (scorer.examples, scorer.unlabelled), strict=True):
+        own = _positions(scorer, part)
+        share[own] = np.where(scorer.seen[own], 0.0, total[own] * part.counts)
+    return shares[0], shares[1]
+
+
 def penalties(scorer: Scorer) -> npt.NDArray[np.float32]:
     """What is subtracted from the scores, [n_classes]; see `Trust.penalty`."""
-    examples, trust = scorer.examples.plus(scorer.unlabelled), scorer.trust or Trust.default(scorer)
-    index = _positions(scorer, examples)
-    result = np.zeros(len(scorer.class_names), dtype=np.float32)
-    result[index] = np.where(scorer.seen[index], 0.0, trust.penalty * (1.0 - description_weights(scorer, examples)))
-    return result
+    trust, (labelled, unlabelled) = scorer.trust or Trust.default(scorer), picture_shares(scorer)
+    return (trust.penalty * labelled + trust.unlabelled_penalty * unlabelled).astype(np.float32)
 
 
 def evidence(scorer: Scorer) -> list[dict[str, Any]]:
     """What is known of each class with pictures: name, number of examples, weight of the description."""
-    examples = scorer.examples.plus(scorer.unlabelled)
     labelled = dict(zip(scorer.examples.names, scorer.examples.counts, strict=True))
-    weights = description_weights(scorer, examples) if examples.names else np.empty(0)
     return [
         {"name": name, "examples": int(labelled.get(name, 0)), "weight": round(float(weight), 4)}
-        for name, weight in zip(examples.names, weights, strict=True)
+        for name, weight in zip(scorer.pictures.names, scorer.description_weights, strict=True)
     ]

@@ -7,16 +7,21 @@ fit a cache.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from classnorm.data.row_store import Features, RowView
+from classnorm.errors import ConfigError
 from classnorm.metrics import Calibration
 
-__all__ = ["Ranking", "best_classes"]
+if TYPE_CHECKING:
+    from classnorm.scoring.scorer import Scorer
+
+__all__ = ["Ranking", "Top", "best_classes", "top_classes"]
 
 _CHUNK = 1 << 20  # logits ranked at a time; near a cache, and enough for several threads
 _SAFE = 60.0  # largest score whose exponential, times any number of classes, is a finite float32
@@ -95,3 +100,37 @@ def _members(groups: Tensor, size: int, n_classes: int) -> Tensor:
     members = groups[:, :, None] * size + torch.arange(size, device=groups.device)
     rest = torch.arange(n_classes // size * size, n_classes, device=groups.device).expand(len(groups), -1)
     return torch.cat([members.flatten(1), rest], dim=1)
+
+
+class Top(NamedTuple):
+    """The best classes of each row, best first. All [n, k]."""
+
+    indices: npt.NDArray[np.int64]
+    """Positions in `class_names`."""
+    scores: npt.NDArray[np.float64]
+    probabilities: npt.NDArray[np.float64]
+    """With all classes competing, not only these k."""
+
+
+def top_classes(scorer: Scorer, rows: Features | RowView, k: int) -> Top:
+    """The k best classes of each row; see `Scorer.top`."""
+    k = min(k, len(scorer.class_names))
+    if k < 1:
+        raise ConfigError(f"top needs at least 1 class per row, not {k}")
+    indices: npt.NDArray[np.int64] = np.empty((len(rows), 0), dtype=np.int64)
+    scores: npt.NDArray[np.float64] = np.empty((len(rows), 0))
+    total = np.full((len(rows), 1), -np.inf)  # log of the sum of exp(score / temperature)
+    size = max(1, scorer.block_bytes // max(scorer.d_a, scorer.d_z))  # their vectors take up to four blocks
+    for start in range(0, len(scorer.class_names) if len(rows) else 0, size):
+        classes = slice(start, start + size)
+        best = [
+            best_classes(block, scorer.seen[classes], scorer.calibration, scorer.temperature, k)
+            for _, block in scorer.class_blocks(rows, classes)
+        ]
+        columns, values, log_sums = (np.concatenate(parts) for parts in zip(*best, strict=True))
+        indices, scores = np.hstack([indices, columns + start]), np.hstack([scores, values])
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        indices, scores = np.take_along_axis(indices, order, axis=1), np.take_along_axis(scores, order, axis=1)
+        total = np.logaddexp(total, log_sums)
+    indices, scores = indices.reshape(-1, k), scores.reshape(-1, k)  # [0, k] without rows
+    return Top(indices, scores, np.exp(np.minimum(scores / scorer.temperature - total, 0.0)))

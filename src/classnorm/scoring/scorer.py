@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from classnorm.data.dataset import FloatArray, check_descriptors, check_features
-from classnorm.data.descriptions import respelled
+from classnorm.data.dataset import FloatArray, check_features
 from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
-from classnorm.errors import ConfigError, DataError, unknown_name
+from classnorm.errors import ConfigError, DataError, ModelWarning, unknown_name
 from classnorm.methods import FitJob, MethodConfig, ProductModel, ZeroShotModel
 from classnorm.metrics import Average, Calibration, SideScores, side_scores, softmax
 from classnorm.scoring.class_explanation import explain_class
+from classnorm.scoring.classes import described
 from classnorm.scoring.conformal import PredictionSets, prediction_sets
-from classnorm.scoring.examples import Examples, Trust, add_examples, corrected, penalties
+from classnorm.scoring.examples import Examples, Trust, add_examples, corrected, description_weights, penalties
 from classnorm.scoring.explanation import explain
 from classnorm.scoring.novelty import Rejection, novelty, novelty_threshold
-from classnorm.scoring.ranking import best_classes
+from classnorm.scoring.ranking import Top, top_classes
 from classnorm.scoring.storage import save_scorer, saved_fields
+from classnorm.scoring.unlabelled import adapted, place
 from classnorm.training import Device, pick_dtype
 
 __all__ = ["Scorer", "Top"]
@@ -33,16 +35,6 @@ _SMALLER = 4  # blocks of rows that are not in memory are smaller by this factor
 
 Rows = npt.ArrayLike | RowStore | RowView
 """Features [n, d_z]."""
-
-
-class Top(NamedTuple):
-    """The best classes of each row, best first. All [n, k]."""
-
-    indices: npt.NDArray[np.int64]
-    """Positions in `class_names`."""
-    scores: npt.NDArray[np.float64]
-    probabilities: npt.NDArray[np.float64]
-    """With all classes competing, not only these k."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +146,17 @@ class Scorer:
     @property
     def has_examples(self) -> bool:
         """Whether pictures, labelled or not, correct any prototype."""
-        return bool(self.examples.names or self.unlabelled.names)
+        return bool(self.pictures.names)
+
+    @cached_property
+    def pictures(self) -> Examples:
+        """Labelled and unlabelled ones."""
+        return self.examples.plus(self.unlabelled)
+
+    @cached_property
+    def description_weights(self) -> npt.NDArray[np.float64]:
+        """The weights of the descriptions in the prototypes of the classes in `pictures`."""
+        return description_weights(self)
 
     @cached_property
     def _corrected(self) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
@@ -177,14 +179,14 @@ class Scorer:
         """Uncalibrated scores, [n, d_z] → [n, n_classes]. Features may be memory-mapped, in a store, or float16."""
         rows = self._rows(features)
         result = np.empty((len(rows), len(self.class_names)), dtype=np.float32)
-        for part, block in self._blocks(rows, slice(None)):
+        for part, block in self.class_blocks(rows, slice(None)):
             result[part] = block.cpu().numpy()
         return result
 
     def logit_blocks(self, features: Rows) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
         """The `logits` of some rows at a time, with the positions of the rows: memory does not grow with the rows. A
         block may use the memory of the one before."""
-        for part, block in self._blocks(self._rows(features), slice(None)):
+        for part, block in self.class_blocks(self._rows(features), slice(None)):
             yield part, block.cpu().numpy()
 
     def sides(self, features: Rows, labels: npt.ArrayLike, average: Average = "class") -> SideScores:
@@ -202,7 +204,7 @@ class Scorer:
         """Softmax of the calibrated scores divided by the temperature, [n, n_classes]."""
         rows = self._rows(features)
         result = np.empty((len(rows), len(self.class_names)))
-        for part, block in self._blocks(rows, slice(None)):
+        for part, block in self.class_blocks(rows, slice(None)):
             result[part] = softmax(self.calibration.apply(block.cpu().numpy(), self.seen), self.temperature)
         return result
 
@@ -212,27 +214,7 @@ class Scorer:
         Memory is bounded for any number of rows and classes: scores and prototypes are computed in blocks of
         `block_bytes`.
         """
-        rows = self._rows(features)
-        k = min(k, len(self.class_names))
-        if k < 1:
-            raise ConfigError(f"top needs at least 1 class per row, not {k}")
-        indices: npt.NDArray[np.int64] = np.empty((len(rows), 0), dtype=np.int64)
-        scores: npt.NDArray[np.float64] = np.empty((len(rows), 0))
-        total = np.full((len(rows), 1), -np.inf)  # log of the sum of exp(score / temperature)
-        size = max(1, self.block_bytes // max(self.d_a, self.d_z))  # their vectors take up to four blocks
-        for start in range(0, len(self.class_names) if len(rows) else 0, size):
-            classes = slice(start, start + size)
-            best = [
-                best_classes(block, self.seen[classes], self.calibration, self.temperature, k)
-                for _, block in self._blocks(rows, classes)
-            ]
-            columns, values, log_sums = (np.concatenate(parts) for parts in zip(*best, strict=True))
-            indices, scores = np.hstack([indices, columns + start]), np.hstack([scores, values])
-            order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-            indices, scores = np.take_along_axis(indices, order, axis=1), np.take_along_axis(scores, order, axis=1)
-            total = np.logaddexp(total, log_sums)
-        indices, scores = indices.reshape(-1, k), scores.reshape(-1, k)  # [0, k] without rows
-        return Top(indices, scores, np.exp(np.minimum(scores / self.temperature - total, 0.0)))
+        return top_classes(self, self._rows(features), k)
 
     def _rows(self, features: Rows) -> Features | RowView:
         rows = features if isinstance(features, RowStore | RowView) else np.asanyarray(features)
@@ -241,7 +223,7 @@ class Scorer:
         return rows
 
     @torch.inference_mode()
-    def _blocks(self, rows: Features | RowView, classes: slice) -> Iterator[tuple[slice, torch.Tensor]]:
+    def class_blocks(self, rows: Features | RowView, classes: slice) -> Iterator[tuple[slice, torch.Tensor]]:
         """Logits of some classes, for as many rows at a time as the memory limit allows. A block may use the memory of
         the one before."""
         n_classes = len(self.descriptors[classes])
@@ -251,14 +233,32 @@ class Scorer:
         size = size if isinstance(rows, np.ndarray) else -(-size // _SMALLER)
         buffer = torch.empty(min(size, len(rows)), n_classes, device=self.device)
         for part, array in row_blocks(rows, size):
-            block = self.as_tensor(array)
-            if not isinstance(self.model, ProductModel):
-                logits = self.model.logits(block, table).float()
-            elif table.dtype == torch.float32:
-                logits = torch.mm(self.model.row_vectors(block), table.T, out=buffer[: len(block)])
-            else:
-                logits = (self.model.row_vectors(block).to(table.dtype) @ table.T).float()
-            yield part, logits.sub_(self._penalties[classes]) if self.has_examples else logits
+            yield part, self._logits_of(self.row_vectors(self.as_tensor(array)), table, classes, buffer)
+
+    def row_vectors(self, block: torch.Tensor) -> torch.Tensor:
+        """What the logits of rows [n, d_z] are computed from. It depends on the model alone, not on the classes."""
+        return self.model.row_vectors(block) if isinstance(self.model, ProductModel) else block
+
+    def products(self, vectors: torch.Tensor, prototypes: torch.Tensor) -> torch.Tensor:
+        """The logits of rows given by their `row_vectors` for classes given by prototypes."""
+        if isinstance(self.model, ProductModel):
+            return vectors @ self.model.class_vectors(prototypes).T
+        return self.model.logits(vectors, prototypes)
+
+    def logits_of(self, vectors: torch.Tensor) -> torch.Tensor:
+        """The logits [n, n_classes] of rows given by their `row_vectors`."""
+        return self._logits_of(vectors, self._table, slice(None))
+
+    def _logits_of(
+        self, vectors: torch.Tensor, table: torch.Tensor, classes: slice, buffer: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        if not isinstance(self.model, ProductModel):
+            logits = self.model.logits(vectors, table).float()
+        elif table.dtype == torch.float32:
+            logits = torch.mm(vectors, table.T, out=None if buffer is None else buffer[: len(vectors)])
+        else:
+            logits = (vectors.to(table.dtype) @ table.T).float()
+        return logits.sub_(self._penalties[classes]) if self.has_examples else logits
 
     def predict(self, features: Rows) -> list[str]:
         """The name of the best class of each row."""
@@ -327,48 +327,13 @@ class Scorer:
         Args:
             examples: features [n, d_z] of pictures by class. A class may have pictures and no descriptor.
         """
-        added = self._described(descriptors, where)
+        added = cast(Self, described(self, descriptors, where))
         if not examples:
             return added
         tables = {name: _checked(np.atleast_2d(np.asarray(rows))) for name, rows in examples.items()}
         for name, table in tables.items():
             added = added.add_examples(table, [name] * len(table), where)
         return added
-
-    def _described(self, descriptors: Mapping[str, npt.ArrayLike], where: str) -> Self:
-        if not descriptors:
-            return self
-        names, vectors = list(descriptors), [np.ravel(np.asarray(vector)) for vector in descriptors.values()]
-        for name, vector in zip(names, vectors, strict=True):
-            if len(vector) != self.d_a:
-                raise DataError(
-                    f"{where}: the descriptor of class {name!r} has {len(vector)} dimensions; "
-                    f"the model was trained on {self.d_a}"
-                )
-        table = check_descriptors(vectors, names, where)
-        position = {name: i for i, name in enumerate(self.class_names)}
-        given, names = names, respelled(names, self.class_names)
-        new, known = [], np.array(self.descriptors)
-        for i, name in enumerate(names):
-            if name not in position:
-                new.append(i)
-            elif name in self.undescribed:
-                known[position[name]] = table[i]
-            elif not np.allclose(table[i], self.descriptors[position[name]], rtol=1e-4, atol=1e-6):
-                spelling = f" (as {name!r})" if name != given[i] else ""
-                raise DataError(
-                    f"{where}: class {given[i]!r} is known to the model{spelling} with another descriptor; rename the "
-                    "new one"
-                )
-        if not new and not self.undescribed.intersection(names):
-            return self
-        return replace(
-            self,
-            class_names=(*self.class_names, *(names[i] for i in new)),
-            descriptors=np.concatenate([known, table[new]]),
-            seen=np.concatenate([self.seen, np.zeros(len(new), dtype=bool)]),
-            undescribed=self.undescribed.difference(names),
-        )
 
     def add_examples(self, features: Rows, labels: Sequence[str], where: str = "examples") -> Self:
         """A scorer that also knows some classes by pictures, seen or unseen ones; see `scoring.examples`.
@@ -377,7 +342,8 @@ class Scorer:
 
         Args:
             features: [n, d_z]
-            labels: [n] class names. One that the model does not know is a new class without a description.
+            labels: [n] class names, in any spelling. One that the model does not know is a new class without a
+                description.
 
         Raises:
             ConfigError: pictures cannot correct the prototypes of the method.
@@ -393,6 +359,28 @@ class Scorer:
         rest = replace(self, examples=self.examples.of(kept), unlabelled=self.unlabelled.of(kept))
         gone = self.undescribed & forgotten
         return rest.only([name for name in self.class_names if name not in gone]) if gone else rest
+
+    def adapt(self, features: Rows, force: bool = False) -> Self:
+        """A *transductive* scorer, which has learnt from unlabelled pictures; see `scoring.unlabelled`.
+
+        Pictures are added to those of earlier calls. If validation found that they would not help, a warning says so
+        and the scorer is returned as it is.
+
+        Args:
+            features: [n, d_z]
+            force: adapt in any case.
+
+        Raises:
+            ConfigError: pictures cannot correct the prototypes of the method.
+        """
+        rows, gain = self._rows(_checked(features)), None if self.trust is None else self.trust.unlabelled_gain
+        placed = place(self, rows)
+        if gain is not None and gain <= 0.0 and not force:
+            reason = f"on validation splits, unlabelled pictures changed H by {gain:.1f} points"
+            advice = "the model is left as it is (`force` adapts it all the same)"
+            warnings.warn(f"{reason}; {advice}", ModelWarning, stacklevel=2)
+            return self
+        return cast(Self, adapted(self, placed)) if len(rows) else self
 
     def _known(self, names: Sequence[str]) -> Sequence[str]:
         known = set(self.class_names)

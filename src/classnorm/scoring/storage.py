@@ -204,7 +204,7 @@ def _optional_fields(document: dict[str, Any], d_a: int) -> dict[str, Any]:
         "attribute_names": None if names is None else tuple(map(str, names)),
         "described_by": source,
         "undescribed": frozenset(_names("undescribed", document)),
-        "trust": None if trust is None else Trust(**{name: float(value) for name, value in trust.items()}),
+        "trust": None if trust is None else Trust.read(trust),
     }
 
 
