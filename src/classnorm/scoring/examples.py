@@ -73,16 +73,15 @@ class Trust:
         penalty = max(0.0, calibration.value) if calibration.kind == "bias" else 0.0
         return cls(description, penalty, _TRAINING_ROWS)
 
+    def as_dict(self) -> dict[str, float]:
+        """For the document of a saved model."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
     @classmethod
-    def read(cls, document: dict[str, Any]) -> Trust:
-        """From the document of a saved model."""
-        values = {name: None if value is None else float(value) for name, value in document.items()}
-        trust = cls(**values)  # type: ignore[arg-type]
-        needed = (trust.description, trust.penalty, trust.training_rows)
-        if not all(value is not None and 0.0 <= value < np.inf for value in needed):
+    def read(cls, document: dict[str, float]) -> Trust:
+        trust = cls(**document)
+        if min(trust.description, trust.penalty, trust.training_rows) < 0.0:
             raise ValueError("trust must consist of numbers that are not negative")
-        if not np.isfinite([trust.unlabelled_penalty, trust.unlabelled_gain or 0.0]).all():
-            raise ValueError("trust must consist of finite numbers")
         return trust
 
     def pictures(self, variances: Floats, seen: npt.NDArray[np.bool_]) -> Floats:

@@ -85,7 +85,7 @@ def save_scorer(scorer: Scorer, folder: Path) -> Path:
         **({"described_by": dict(scorer.described_by)} if scorer.described_by else {}),
         **{kind: list(pictures.names) for kind in _PICTURES if (pictures := getattr(scorer, kind)).names},
         **({"undescribed": sorted(scorer.undescribed)} if scorer.undescribed else {}),
-        **({} if scorer.trust is None else {"trust": asdict(scorer.trust)}),
+        **({} if scorer.trust is None else {"trust": scorer.trust.as_dict()}),
         **({"rejection": asdict(scorer.rejection)} if scorer.rejection is not None else {}),
         **({"sets": asdict(scorer.sets)} if scorer.sets is not None else {}),
         "sha256": hashlib.sha256(content).hexdigest(),
