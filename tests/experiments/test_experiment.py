@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ConfigError, DataError
@@ -146,3 +148,25 @@ def test_a_side_without_rows_is_null_in_the_result(dataset, tmp_path):
     assert document["scores"]["unseen"] is None
     assert document["scores"]["harmonic"] is None
     assert np.isnan(result.scores["ausuc"])
+
+
+def test_a_resumed_run_reports_the_time_of_all_its_parts(dataset, tmp_path):
+    def slowly(stage):
+        def progress(epoch):
+            if stage == "training" and epoch.done == 5:
+                raise Killed
+
+        return progress
+
+    with pytest.raises(Killed):
+        run(experiment(dataset), tmp_path, checkpoint_every=2, announce=slowly)
+    path = tmp_path / "checkpoint" / "training.safetensors"
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    epochs = json.loads(metadata["history"])
+    for record in epochs:
+        record |= {"seconds": 100.0, "cpu_seconds": 50.0}  # four slow epochs
+    save_file(load_file(path), path, metadata | {"history": json.dumps(epochs)})
+    document = run(experiment(dataset), tmp_path, checkpoint_every=2, resume=True).document
+    assert 400 < document["train_seconds"] < 500 and 400 < document["fit_seconds"] < 500
+    assert 200 < document["cpu_seconds"] < 300

@@ -54,7 +54,7 @@ class CalibratedFit:
     scorer: Scorer
     history: History
     train_seconds: float
-    """The final fit only."""
+    """The final fit only, with the epochs before an interruption."""
     fit_seconds: float
     """Including validation fits and calibration."""
     validation: dict[str, Any] | None = None
@@ -80,25 +80,33 @@ def fit_calibrated(job: FitJob, context: FitContext, announce: Announce = lambda
         # The first optimizer of a process makes PyTorch import its compiler: keep that second or two out of the timing.
         importlib.import_module("torch._dynamo")
     started = time.perf_counter()
+    context = replace(context, earlier=[])
     jobs = _validation_jobs(job)
     context = replace(context, shared=_shared_work(jobs, job.dataset.n_rows))
     chosen, validation = _calibrate(job, jobs, context, announce)
     progress = announce("training")
     before, cpu = time.perf_counter(), time.process_time()
-    fitted = job.fit(replace(context, progress=progress))
+    final = replace(context, progress=progress, earlier=[])
+    fitted = job.fit(final)
     now, cpu_seconds = time.perf_counter(), time.process_time() - cpu
+    in_final, in_all = _earlier(final.earlier, "seconds"), _earlier(context.earlier + final.earlier, "seconds")
     scorer = replace(Scorer.of(job, fitted.model), **vars(chosen))
     accuracy = training_accuracy(scorer, job.dataset)
     return CalibratedFit(
         scorer,
         fitted.history,
-        now - before,
-        now - started,
+        now - before + in_final,
+        now - started + in_all,
         validation,
-        cpu_seconds,
+        cpu_seconds + _earlier(final.earlier, "cpu_seconds"),
         accuracy,
         _notices(job, chosen.calibration, accuracy),
     )
+
+
+def _earlier(histories: Sequence[History], key: str) -> float:
+    """The time of epochs before an interruption; checkpoints of older versions have no CPU time."""
+    return sum(record.get(key, 0.0) for history in histories for record in history)
 
 
 def training_accuracy(scorer: Scorer, dataset: ZeroShotDataset) -> float:

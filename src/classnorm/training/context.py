@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["FitContext", "History", "SharedWork"]
 
 History = list[dict[str, float]]
-"""One record per epoch: `epoch`, `loss`, `lr`, `seconds`."""
+"""One record per epoch: `epoch`, `loss`, `lr`, `seconds`, `cpu_seconds`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,5 +48,7 @@ class FitContext:
     """Identifies everything that determines the result; a checkpoint with another key is refused."""
     shared: SharedWork | None = None
     """Work shared with other fits of the job."""
+    earlier: list[History] = field(default_factory=list)
+    """Filled by a training that resumes: the epochs that an interrupted one has run."""
     processes: Processes = ALONE
     """Processes that train together. All do the same with the same context, each on its part of the rows."""

@@ -54,16 +54,18 @@ def run_epochs(
     path, every = context.checkpoint, context.checkpoint_every
     if path and context.resume and path.exists():
         history = load_checkpoint(path, model, optimizer, context.key)
+        context.earlier.append(list(history))
     if context.processes.from_first(len(history)) != len(history):
         raise ConfigError(f"{path}: not the same for all processes; `out` must be a folder that all machines share")
     for epoch in range(len(history), epochs):
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         losses, rate = epoch_function(epoch)
         problem = _divergence(losses, epoch, history, largest_rise, where)
         if problem:
             raise DivergedError(f"training diverged: {problem} (epoch {epoch + 1}, learning rate {rate:g}); {hint}")
-        mean, seconds = float(losses.mean()), round(time.perf_counter() - started, 4)
-        history.append({"epoch": epoch + 1, "loss": mean, "lr": rate, "seconds": seconds})
+        mean = float(losses.mean())
+        seconds, cpu_seconds = round(time.perf_counter() - started, 4), round(time.process_time() - cpu, 4)
+        history.append({"epoch": epoch + 1, "loss": mean, "lr": rate, "seconds": seconds, "cpu_seconds": cpu_seconds})
         if path and context.processes.is_first and every and (epoch + 1 == epochs or (epoch + 1) % every == 0):
             save_checkpoint(path, model, optimizer, context.key, history)
         if context.progress:
