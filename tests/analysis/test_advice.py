@@ -91,3 +91,8 @@ def test_useless_attributes_are_named():
     table = np.random.default_rng(0).normal(size=(80, 20))
     table[:, :3] = 1.0
     assert attribute_advice(attribute_statistics(table))[-1].startswith("3 attributes are the same for all classes")
+
+
+def test_the_advice_says_which_model_it_is_about(advice):
+    for line, name in zip(advice[0], ("without class normalization", "with class normalization"), strict=False):
+        assert line.startswith(f"The MLP that `classnorm train` builds {name}: its initial logits have a variance of")

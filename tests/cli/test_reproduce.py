@@ -222,3 +222,13 @@ def test_a_killed_command_continues_where_it_stopped(classnorm, bundle, tmp_path
 
 def finished(out: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")}
+
+
+def test_the_verdicts_of_a_quick_run_say_that_they_mean_nothing(classnorm, bundle, tmp_path):
+    outcome = classnorm("reproduce", "ns-an-cn", "--data", bundle, *FAST, "--out", tmp_path, "--json")
+    document = json.loads(outcome.out)
+    verdicts = document["artifacts"][0]["verdicts"]
+    assert document["quick"] and verdicts
+    assert all(verdict["measured"].endswith("(quick run: no evidence)") for verdict in verdicts)
+    page = (tmp_path / "index.html").read_text()
+    assert page.count("quick run: no evidence") >= len(verdicts) and "are no evidence" in page

@@ -28,6 +28,9 @@ from classnorm.results.artifact import Artifact
 _DOCS = Path("docs/reproduction.md")
 
 
+_PREVIEW = "Quick run, with narrow models and few epochs: its verdicts show the output and are no evidence."
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Command):
     """Regenerate tables and figures of the paper, beside the published numbers.
@@ -92,6 +95,8 @@ class Reproduce(Command):
             for name in names:
                 numbers = CATALOG[name].measure(reproduction)
                 artifact = CATALOG[name].present(numbers)
+                if self.quick:
+                    artifact = _marked_as_preview(artifact)
                 write_artifact(artifact, self.out / name)
                 artifacts.append(artifact)
                 if self.docs is not None:
@@ -106,7 +111,7 @@ class Reproduce(Command):
                 {"name": a.name, "verdicts": [asdict(verdict) for verdict in a.verdicts], "data": a.data}
                 for a in artifacts
             ]
-            print_json({"out": str(self.out), "artifacts": documents})
+            print_json({"out": str(self.out), "quick": self.quick, "artifacts": documents})
             return
         for artifact in artifacts:
             _print(artifact)
@@ -164,6 +169,12 @@ class Reproduce(Command):
             "The tables and figures of the paper's zero-shot part, regenerated beside the published numbers. Numbers "
             f"on different image features, which each table names, are not comparable. ({effort})"
         )
+
+
+def _marked_as_preview(artifact: Artifact) -> Artifact:
+    """The artifact of a quick run, whose verdicts say so wherever they are shown."""
+    verdicts = [dataclasses.replace(v, measured=f"{v.measured} (quick run: no evidence)") for v in artifact.verdicts]
+    return dataclasses.replace(artifact, verdicts=verdicts, notes=[*artifact.notes, *([_PREVIEW] if verdicts else [])])
 
 
 def _print(artifact: Artifact) -> None:

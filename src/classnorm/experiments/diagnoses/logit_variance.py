@@ -107,7 +107,8 @@ def variance_artifact(summaries: Mapping[VarianceKey, Mapping[str, Any]]) -> Art
             "the paper's theory, AN·√d_a that of the authors' release; −AN standardizes the attributes. γ = 5, Adam "
             "5e-4, batches of 256. The linear model is V·a with Xavier's fan-out initialisation, as the theory "
             "assumes; the MLPs have PyTorch's default, with CN the proper variance in the last layer. Where a curve "
-            "ends early, training diverged. The plots show the variance between classes with unit norm."
+            "ends early, training diverged. The plots show the variance between classes with unit norm. These are the "
+            "models of the paper's figures; a recipe is wider and has AN·√d_a, so its variance at step 0 is another."
         ],
         data={"variance": {" | ".join(map(str, key)): summary for key, summary in summaries.items()}},
     )
