@@ -20,6 +20,7 @@ __all__ = [
     "ModelWarning",
     "OutputError",
     "TrainingError",
+    "nearest",
     "unknown_name",
 ]
 
@@ -69,7 +70,18 @@ def unknown_name(kind: str, name: str, known: Iterable[str], note: str = "") -> 
     unknown recipe 'refrence'; did you mean 'reference'? Known: paper, reference
     """
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]!r}? " if near else ". "
+    near = nearest(name, known)
+    hint = f"; did you mean {near!r}? " if near is not None else ". "
     some = ", ".join(known[:_SHOWN]) + (f", … ({len(known)} in all)" if len(known) > _SHOWN else "")
     return ConfigError(f"unknown {kind} {name!r}{hint}Known: {some}{note and f'; {note}'}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that `name` is most likely meant to be, whatever its case; None if none is close.
+
+    >>> nearest("Zebra", ["okapi", "zebra"]), nearest("horse", ["house", "mouse"]), nearest("horse", ["mouse"])
+    ('zebra', 'house', None)
+    """
+    folded = {entry.casefold(): entry for entry in known}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.7)
+    return folded[close[0]] if close else None

@@ -12,8 +12,9 @@ from PIL import Image
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.experiments.experiment import Experiment, run
 from classnorm.methods import resolve
-from classnorm.report import group_results, terminal_table, write_report
-from classnorm.results.run_folder import find_results
+from classnorm.report import by_dataset, group_results, terminal_table, write_report
+from classnorm.report.plots import class_plot, group_styles
+from classnorm.results.run_folder import Result, find_results, write_arrays
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def test_a_model_on_its_own_and_one_that_has_no_unseen_rows_can_be_reported(writ
     per_row = {k: v[mine] for k, v in arrays.items() if len(v) == len(mine)}
     np.savez(tmp_path / "run" / "predictions.npz", **(arrays | per_row))
     written = write_report(group_results(find_results([tmp_path])), tmp_path / "out", "one-sided")
-    assert {path.name for path in written} >= {"index.html", "results.md", "results.csv", "results.tex", "curve.png"}
+    assert {path.name for path in written} >= {"index.html", "results.md", "results.csv", "results.tex", "classes.png"}
     assert "calibration.png" not in {path.name for path in written}
     assert "| – |" in (tmp_path / "out" / "results.md").read_text()
 
@@ -136,3 +137,34 @@ def test_the_page_shows_the_provenance_of_every_model(report_on_two_datasets):
     for part, extra in zip(details, ("scale:0.9", "cuda:3") * 2, strict=True):
         for fact in (" hog", "5p117", "toy split v2", "torch 2.99", "classnorm train", extra):
             assert fact in part
+
+
+def test_without_test_rows_of_unseen_classes_there_is_no_empty_plot_of_them(write_run, tmp_path):
+    result = write_run(tmp_path / "seed-0")
+    arrays = result.arrays("predictions")
+    rows = arrays["seen"][arrays["label"]]
+    per_row = ("row", "label", "top1", "best_seen", "best_unseen", "best_seen_score", "best_unseen_score")
+    write_arrays(result.folder / "predictions.npz", {k: v[rows] if k in per_row else v for k, v in arrays.items()})
+    scores = {**result.scores, "unseen": None, "harmonic": None, "zsl": None, "ausuc": None}
+    document = result.document | {"scores": scores}
+    groups = group_results([Result(result.folder, document)])
+    names = {path.name for path in write_report(groups, tmp_path / "report", "one side")}
+    assert "classes.png" in names and "curve.png" not in names
+
+
+def test_two_datasets_of_one_name_are_told_apart_by_the_folders_of_their_runs(write_run, tmp_path):
+    results = [
+        write_run(tmp_path / "runs" / folder / f"seed-{seed}", seed=seed, dataset="photos", features=features)
+        for folder, features in (("march", "x"), ("april", "y"))
+        for seed in (0, 1)
+    ]
+    for result in results:
+        result.document["dataset"]["provenance"].pop("features")
+    assert list(by_dataset(group_results(results))) == ["photos, runs/march", "photos, runs/april"]
+
+
+def test_ticks_of_a_few_classes_are_whole_numbers(write_run, tmp_path):
+    groups = group_results([write_run(tmp_path / "seed-0", classes=6)])
+    figure = class_plot(groups, group_styles(groups))
+    for axes in figure.axes:
+        assert all(float(tick).is_integer() for tick in axes.get_xticks())

@@ -34,9 +34,7 @@ def variance_advice(dataset: ZeroShotDataset, seeds: int = 3) -> tuple[list[str]
             if 0.5 <= variance <= 2
             else f"γ = {best} would bring it to 1 (`gamma={best}`)."
         )
-        lines.append(
-            f"{model} its initial logits have a variance of {variance:.2g} (γ {gamma:g}): {verdict}"
-        )
+        lines.append(f"{model} its initial logits have a variance of {variance:.2g} (γ {gamma:g}): {verdict}")
     lines.append(
         f"For zero-mean features of {dataset.d_z} dimensions the paper's formula gives γ = "
         f"{gamma_for_variance(1.0, dataset.d_z):.1f}; prefer the measured one."

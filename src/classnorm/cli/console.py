@@ -19,7 +19,7 @@ from classnorm.cli.flags import as_flags
 from classnorm.escapes import printable
 from classnorm.progress import Announce, OnProgress, Progress
 
-__all__ = ["guarded_output", "notice", "print_json", "print_table", "progress_display", "stage_progress"]
+__all__ = ["counted", "guarded_output", "notice", "print_json", "print_table", "progress_display", "stage_progress"]
 
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -72,6 +72,14 @@ def notice(*texts: str, quiet: bool) -> None:
     """Unless quiet, print a line for each text on stderr, with settings written as flags."""
     for text in texts if not quiet else ():
         print(f"classnorm: {as_flags(text)}", file=sys.stderr)
+
+
+def counted(n: int, noun: str) -> str:
+    """
+    >>> counted(1, "image"), counted(0, "seen class")
+    ('1 image', '0 seen classes')
+    """
+    return f"{n} {noun}{'' if n == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from classnorm.cli.console import notice, print_json
+from classnorm.cli.console import counted, notice, print_json
 from classnorm.cli.options import Command, OutputOptions, Templates, optional
 from classnorm.data.descriptions import read_descriptions
 from classnorm.data.table_files import descriptor_writer
@@ -70,6 +70,9 @@ class Describe(Command):
                 }
             )
             return
-        notice(f"wrote {self.out}: {classes} classes, {dimensions} dimensions", quiet=self.output.quiet)
+        notice(
+            f"wrote {self.out}: {counted(classes, 'class')}, {counted(dimensions, 'dimension')}",
+            quiet=self.output.quiet,
+        )
         if len(descriptors.blocks) > 1:
             notice(f"for --method kernel: --blocks {','.join(map(str, descriptors.blocks))}", quiet=self.output.quiet)

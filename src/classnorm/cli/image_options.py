@@ -10,7 +10,7 @@ from typing import Annotated
 
 import tyro
 
-from classnorm.cli.console import notice, stage_progress
+from classnorm.cli.console import counted, notice, stage_progress
 from classnorm.cli.options import DataOptions, Flag, Templates, optional
 from classnorm.data.image_table import ImageTable
 from classnorm.data.images import find_images
@@ -75,8 +75,9 @@ class ImageOptions:
             tell(f"using the features of {prepared.dataset.n_rows} images in {folder / 'features.npz'}")
         sizes = prepared.dataset.sizes
         tell(
-            f"{sizes['seen_classes']} seen classes with {sizes['train_rows']} training and {sizes['test_seen_rows']} "
-            f"test images; {sizes['unseen_classes']} unseen classes with {sizes['test_unseen_rows']} test images"
+            f"{counted(sizes['seen_classes'], 'seen class')} with {sizes['train_rows']} training and "
+            f"{counted(sizes['test_seen_rows'], 'test image')}; {counted(sizes['unseen_classes'], 'unseen class')} "
+            f"with {counted(sizes['test_unseen_rows'], 'test image')}"
         )
         notice(*prepared.dataset.notices, quiet=quiet)
         return prepared
@@ -102,4 +103,5 @@ def notice_skipped(skipped: dict[str, str], quiet: bool) -> None:
     notice(*(f"skipped {file}: {reason}" for file, reason in list(skipped.items())[:_SHOWN]), quiet=quiet)
     if skipped:
         rest = f"; --json names {len(skipped) - _SHOWN} more" if len(skipped) > _SHOWN else ""
-        notice(f"{len(skipped)} images could not be read and were skipped{rest}", quiet=quiet)
+        were = "was" if len(skipped) == 1 else "were"
+        notice(f"{counted(len(skipped), 'image')} could not be read and {were} skipped{rest}", quiet=quiet)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -29,7 +28,7 @@ from classnorm.data.table_files import (
     text_lines,
 )
 from classnorm.data.xlsa17 import read_splits
-from classnorm.errors import DataError
+from classnorm.errors import DataError, nearest
 
 __all__ = ["Descriptions", "match_names", "read_descriptions", "readable_name", "respelled"]
 
@@ -145,8 +144,8 @@ def match_names(names: Sequence[str], source: str, known: Sequence[str], where: 
     matches = [[exact[name]] if name in exact else loose.get(_key(name), []) for name in names]
     missing = [name for name, indices in zip(names, matches, strict=True) if not indices]
     if missing:
-        near = difflib.get_close_matches(_key(missing[0]), loose, n=1, cutoff=0.6)
-        hint = f"did you mean {known[loose[near[0]][0]]!r}? " if near else ""
+        near = nearest(_key(missing[0]), loose)
+        hint = f"did you mean {known[loose[near][0]]!r}? " if near is not None else ""
         rest = f" and of {len(missing) - 1} more ({_some(missing[1:])})" if len(missing) > 1 else ""
         raise DataError(
             f"{where}: no description of the class {missing[0]!r}{rest} of {source}; {hint}Add it, or correct the name"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from classnorm.report.plots import COLORS, Style, legend, new_figure, plain, plot_text, wrapped
+from classnorm.report.plots import COLORS, Style, legend, new_figure, plain, plot_text, whole_ticks, wrapped
 from classnorm.results.artifact import Plot
 from classnorm.results.numbers import number_text
 
@@ -95,9 +95,7 @@ def _lines(axes: Axes, plot: Plot, styles: Mapping[str, Style]) -> None:
         if series.low is not None and series.high is not None:
             axes.fill_between(series.x, series.low, series.high, color=style.color, alpha=0.15, linewidth=0)
     if all(value.is_integer() for series in plot.series for value in map(float, series.x)):
-        from matplotlib.ticker import MaxNLocator
-
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        whole_ticks(axes)
     if plot.limits:
         axes.set_ylim(*plot.limits)
 

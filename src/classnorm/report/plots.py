@@ -36,6 +36,7 @@ __all__ = [
     "png",
     "seen_unseen_plot",
     "training_plot",
+    "whole_ticks",
     "wrapped",
 ]
 
@@ -72,8 +73,11 @@ def png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def seen_unseen_plot(groups: Sequence[Group], styles: Mapping[str, Style]) -> Figure:
-    """U against S for each model: one line per seed, and a mark at the mean of the calibrated models."""
+def seen_unseen_plot(groups: Sequence[Group], styles: Mapping[str, Style]) -> Figure | None:
+    """U against S for each model: one line per seed, and a mark at the mean of the calibrated models.
+
+    None if no model has test rows of both sides.
+    """
     figure = new_figure(3.7, len(groups))
     axes = figure.subplots()
     for group in groups:
@@ -87,7 +91,9 @@ def seen_unseen_plot(groups: Sequence[Group], styles: Mapping[str, Style]) -> Fi
         if not np.isnan(group.mean("harmonic")):
             point = (group.mean("seen"), group.mean("unseen"))
             axes.plot(*point, style.marker, color=style.color, markersize=8, markeredgecolor="white", zorder=4)
-    limit = min(100.0, max((1.05 * np.max(line.get_xydata()) for line in axes.lines), default=100.0))
+    if not axes.lines:
+        return None
+    limit = min(100.0, max(1.05 * np.max(line.get_xydata()) for line in axes.lines))
     axes.plot([0, limit], [0, limit], color="0.8", linewidth=0.8, zorder=0)
     axes.set(xlim=(0, limit), ylim=(0, limit), xlabel="accuracy on seen classes, S (%)")
     axes.set_ylabel("accuracy on unseen classes, U (%)")
@@ -161,7 +167,9 @@ def class_plot(groups: Sequence[Group], styles: Mapping[str, Style]) -> Figure:
                 axes.stairs(heights, edges, fill=True, color=_TINTS[name], zorder=1)
             axes.stairs(heights, edges, baseline=None, color=style.color, linestyle=style.dash, linewidth=1.4, zorder=2)
         axes.set(xlim=(0, len(edges) - 1), ylim=(0, 102), ylabel="accuracy (%)")
-        axes.set_xlabel(f"{mask.sum()} {name} classes, from each model's best to its worst")
+        classes = "class" if mask.sum() == 1 else "classes"
+        axes.set_xlabel(f"{mask.sum()} {name} {classes}, from each model's best to its worst")
+        whole_ticks(axes)
         plain(axes)
     panels[0].set_title("Accuracy of each class, mean over seeds", fontsize=10)
     handles: list[Any] = [
@@ -198,6 +206,13 @@ def legend(figure: Figure, handles: Sequence[Any]) -> None:
     if handles:
         unique = list({handle.get_label(): handle for handle in handles}.values())
         figure.legend(handles=unique, fontsize=8, frameon=False, loc="outside lower left", labelspacing=0.3)
+
+
+def whole_ticks(axes: Axes) -> None:
+    """No ticks between whole numbers, for an axis of classes, tasks or epochs."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def plain(axes: Axes) -> None:

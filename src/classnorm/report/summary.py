@@ -109,8 +109,11 @@ def group_results(results: Sequence[Result]) -> list[Group]:
         groups.setdefault(json.dumps(key, sort_keys=True), []).append(result)
     members = [sorted(group, key=lambda r: r.document["seed"]) for group in groups.values()]
     firsts = [group[0].document for group in members]
+    folders: dict[str, str] = {}
+    for group in members:
+        folders.setdefault(group[0].document["dataset"]["checksum"], _folder(group[0]))
     return [
-        Group(_label(first, firsts), _title(first, firsts), tuple(group))
+        Group(_label(first, firsts), _title(first, firsts, folders), tuple(group))
         for first, group in zip(firsts, members, strict=True)
     ]
 
@@ -151,15 +154,28 @@ def _label(document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) 
     return label
 
 
-def _title(document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> str:
-    """The dataset and, for a stream, its tasks, with whatever tells it apart from the others in the report."""
+def _folder(result: Result) -> str:
+    """The folder that a user gave to a run, by its last two parts."""
+    folder = result.folder.parent if result.folder.name.startswith("seed-") else result.folder
+    return "/".join(folder.parts[-2:])
+
+
+def _title(document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]], folders: Mapping[str, str]) -> str:
+    """The dataset and, for a stream, its tasks, with whatever tells it apart from the others in the report.
+
+    Args:
+        folders: checksum of a dataset → folder of its first run.
+    """
     dataset = document["dataset"]
     title, features = str(dataset["name"]), dataset["provenance"].get("features")
     namesakes = [o["dataset"] for o in documents if o["dataset"]["name"] == dataset["name"]]
     rivals = [rival for rival in namesakes if rival["checksum"] != dataset["checksum"]]
     if rivals:
-        unique = features and all(rival["provenance"].get("features") != features for rival in rivals)
-        title += f", {features} features" if unique else f", checksum {dataset['checksum'][:8]}"
+        own, others = folders[dataset["checksum"]], {folders[rival["checksum"]] for rival in rivals}
+        if features and all(rival["provenance"].get("features") != features for rival in rivals):
+            title += f", {features} features"
+        else:
+            title += f", {own}" if own not in others else f", checksum {dataset['checksum'][:8]}"
     if "stream" not in document:
         return title
     words = _stream_words(document)
