@@ -57,6 +57,11 @@ def test_the_columns_of_an_attribute_table_are_names_unless_they_are_numbered(tm
     assert attributes_of_columns(table.columns, table.provenance) is None
 
 
+@pytest.mark.parametrize("text", ["minilm", "[1]", '{"name": 5}', "", '{"name": null}'])
+def test_any_provenance_of_a_table_is_survived(text):
+    assert attributes_of_columns(["x", "y_0"], {"text_encoder": text, "joined": text}) == ("x", "y_0")
+
+
 def test_the_attributes_of_glyphs_are_those_of_their_descriptors():
     data = load("glyphs-light")
     letter = data.class_names.index("latin small letter e with acute")

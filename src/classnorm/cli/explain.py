@@ -123,7 +123,7 @@ class Explain(Command):
 
         if len(documents) > _DRAWN:
             notice(f"{path} shows the first {_DRAWN} of {len(documents)} rows", quiet=self.output.quiet)
-        bars = [[(_name(entry), entry["contribution"]) for entry in d["attributes"]] for d in documents[:_DRAWN]]
+        bars = [[(_name(entry, d), entry["contribution"]) for entry in d["attributes"]] for d in documents[:_DRAWN]]
         content = png(contribution_plot(list(zip(map(_title, documents), bars, strict=False))))
         with replacing(path) as temporary:
             temporary.write_bytes(content)
@@ -148,24 +148,23 @@ def _lines(document: dict[str, Any]) -> list[str]:
     """A sentence, a bar for each contribution, and the neighbours."""
     entries = document["attributes"]
     speaking = [entry for entry in entries if entry["contribution"] > 0 and ("value" in entry or "of" in entry)]
-    reasons = ", ".join(f"{_name(entry)} ({entry['contribution']:+.2f})" for entry in speaking[:_NAMED])
+    reasons = ", ".join(f"{_name(entry, document)} ({entry['contribution']:+.2f})" for entry in speaking[:_NAMED])
     longest = max((abs(entry["contribution"]) for entry in entries), default=0.0) or 1.0
     lines = [f"{_title(document)}, by {document['difference']:.2f}" + (f": {reasons}" if reasons else "")]
     for entry in entries:
-        bar = round(_BAR * abs(entry["contribution"]) / longest)
-        name = _name(entry)
-        name = name if len(name) <= _WIDTH else f"{name[: _WIDTH - 1]}…"
-        lines.append(
-            f"  {name:{_WIDTH}}{entry['contribution']:+8.2f} {('█' if entry['contribution'] > 0 else '░') * bar}"
-        )
+        value = entry["contribution"]
+        bar = ("█" if value > 0 else "░") * round(_BAR * abs(value) / longest)
+        lines.append(f"  {_column(_name(entry, document))}{value:+8.2f} {bar}".rstrip())
     return [*lines, _neighbours(document)]
 
 
-def _name(entry: dict[str, Any]) -> str:
-    """The name of an attribute, with `less` if the first class has less of it, or a text with its class."""
-    if "value" in entry and entry["value"] < entry["value_against"]:
-        return f"less {entry['name']}"
-    return f"{readable_name(entry['of'])}: {entry['name']}" if "of" in entry else str(entry["name"])
+def _name(entry: dict[str, Any], document: dict[str, Any]) -> str:
+    """The name of an attribute, with `less` if the first class has less of it; a text, with `not` if it is of the other
+    class."""
+    if "of" in entry:
+        return f"{'not ' if entry['of'] == document['against'] else ''}“{entry['name']}”"
+    is_less = "value" in entry and entry["value"] < entry["value_against"]
+    return f"{'less ' if is_less else ''}{entry['name']}"
 
 
 def _column(name: str) -> str:

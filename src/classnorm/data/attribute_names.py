@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from classnorm.errors import DataError
 
@@ -61,11 +62,20 @@ def attributes_of_columns(columns: Sequence[str], provenance: Mapping[str, str])
     """
     if all(column == f"a{i}" for i, column in enumerate(columns)):
         return None
-    sources = [provenance, json.loads(provenance.get("joined", "{}"))]
-    encoders = [json.loads(source.get("text_encoder", "{}")).get("name", "") for source in sources]
-    prefixes = tuple(f"{name.removeprefix('hf:')}_" for name in encoders if name)
+    sources = [provenance, _object(provenance.get("joined"))]
+    encoders = [_object(source.get("text_encoder")).get("name", "") for source in sources]
+    prefixes = tuple(f"{str(name).removeprefix('hf:')}_" for name in encoders if name)
     of_text = [column.startswith(prefixes) and column.rpartition("_")[2].isdecimal() for column in columns]
     return tuple(TEXT if is_text else column for column, is_text in zip(columns, of_text, strict=True))
+
+
+def _object(text: Any) -> Mapping[str, Any]:
+    """A JSON object; empty if the text is something else, as in files of other programs."""
+    try:
+        document = json.loads(text)
+    except (TypeError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def check_attribute_names(names: Sequence[str], d_a: int, where: str) -> tuple[str, ...]:

@@ -26,12 +26,13 @@ class CLIPConfig(MethodConfig):
 
 def pair_name(dataset: ZeroShotDataset) -> str | None:
     """The image–text model that made features and descriptors, as `hf:ID`; None if none or not both are recorded."""
-    image, text = dataset.encoder_record or {}, dataset.described_by.get("text_encoder", "{}")
+    record = dataset.encoder_record or {}
     try:
-        names = (image.get("name"), json.loads(text).get("name"))
-    except (ValueError, AttributeError):
+        names = (record["name"], json.loads(dataset.described_by["text_encoder"])["name"])
+        record["weights"], record["sha256"], record["preprocessing"]["crop"]
+    except (ValueError, KeyError, TypeError):
         return None
-    return names[0] if names[0] == names[1] and str(names[0]).startswith("hf:") else None
+    return str(names[0]) if names[0] == names[1] and str(names[0]).startswith("hf:") else None
 
 
 def unfit(dataset: ZeroShotDataset) -> str | None:
