@@ -3,7 +3,8 @@
 import { $, ask } from "./dom.js";
 
 const TOKEN = "classnorm-token";
-const REJECT = 0.05; // the share of known pictures that may be called unknown
+const BUSY_TRIES = 4; // times to come back to a server that has too much to do
+const REJECT = 0.01; // the share of known pictures that may be called unknown
 
 // An address with #token=… logs in; the fragment is never sent to a server, and then leaves the address bar.
 const given = new URLSearchParams(location.hash.slice(1)).get("token");
@@ -32,8 +33,9 @@ async function askForToken() {
 
 async function respond(path, options) {
   let response = await send(path, options);
-  while (response.status === 401) {
-    await askForToken();
+  for (let tries = 0; response.status === 401 || (response.status === 429 && tries < BUSY_TRIES); tries += 1) {
+    if (response.status === 401) await askForToken();
+    else await new Promise((resolve) => setTimeout(resolve, 1000 * Number(response.headers.get("Retry-After") ?? 1)));
     response = await send(path, options);
   }
   if (response.ok) return response;
@@ -61,13 +63,12 @@ export const api = {
   descriptor: async (name) => (await json(query("/classes", { name }))).classes[0].descriptor,
   addClass: (document) => post("/classes", document),
   removeClass: (name) => json(query("/classes", { name }), { method: "DELETE" }),
-  predict: (blobs) => upload("/predict", blobs, { top: 4, model: "all", reject: 0.01 }),
+  predict: (blobs, top) => upload("/predict", blobs, { top, model: "all", reject: REJECT }),
   explain: async (blob) => (await upload("/explain", [blob])).explanations[0],
   giveExamples: (name, blobs) => upload("/examples", blobs, { class: name }),
   takeExamplesBack: (id) => json(query("/examples", { id }), { method: "DELETE" }),
   clearExamples: (name) => json(query("/examples", { class: name }), { method: "DELETE" }),
   map: () => json("/map"),
-  place: (blobs) => upload("/map", blobs),
   thumbnail: async (name) => (await respond(query("/thumbnail", { class: name }), {})).blob(),
   save: (name) => post("/save", { name }),
   exported: async () => (await respond("/export.onnx", {})).blob(),

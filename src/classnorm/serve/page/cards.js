@@ -6,6 +6,8 @@ import { explanation } from "./explanation.js";
 import { badge, glyph, mark } from "./labels.js";
 import { changes, hasChanged, removePictures, state } from "./state.js";
 
+const SHOWN = 4; // classes
+
 /** Pictures of this page travel by their number when they are dragged. */
 export const DRAGGED = "application/x-classnorm-picture";
 
@@ -74,7 +76,10 @@ function foot(picture, give) {
     { class: "card-foot" },
     state.model.explains && quiet("Why?", () => toggleWhy(picture), { "aria-expanded": String(open) }),
     state.model.takes_examples && quiet("Give to a class…", () => give(picture)),
-    quiet("Remove", () => removePictures([picture])),
+    quiet("Remove", () => {
+      removePictures([picture]);
+      $("pictures").focus();
+    }),
   );
 }
 
@@ -90,7 +95,7 @@ function card(picture, give) {
   item.append(
     head(picture),
     picture.known ? "" : el("p", { class: "unknown" }, "It looks like none of the classes. The nearest are:"),
-    bars(picture.top, picture.before),
+    bars(picture.top.slice(0, SHOWN), picture.before),
     ...others.map(({ name, top }) =>
       el("div", { class: "other" }, el("h3", {}, `${name} says`), bars(top.slice(0, 2))),
     ),

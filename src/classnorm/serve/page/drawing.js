@@ -43,9 +43,9 @@ function drawingBlob() {
 async function recognise() {
   const turn = ++asked;
   if (strokes.length === 0) return show([]);
-  const answer = await attempt(async () => api.predict([await drawingBlob()]));
+  const answer = await attempt(async () => api.predict([await drawingBlob()], 4));
   if (!answer || turn !== asked) return; // a later drawing has been sent
-  show(answer.predictions[0].slice(0, 4));
+  show(answer.predictions[0]);
 }
 
 function show(top) {

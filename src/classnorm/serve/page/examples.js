@@ -35,6 +35,7 @@ const remove = (name) =>
     await api.removeClass(name);
     shown.delete(name);
     await after(`“${name}” is gone.`);
+    $("classes").focus(); // the button is gone too
   });
 
 function takeDropped(name, transfer) {

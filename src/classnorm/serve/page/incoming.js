@@ -2,17 +2,25 @@
 
 import { api } from "./api.js";
 import { DRAGGED } from "./cards.js";
-import { $, attempt, dropTarget } from "./dom.js";
+import { $, announce, attempt, dropTarget, plural, toast } from "./dom.js";
 import { pictureOf } from "./letters.js";
 import { addPictures, state } from "./state.js";
 
 const SAMPLES = 6;
 
-export const images = (files) => [...files].filter((file) => file.type.startsWith("image/"));
+/** The images among some files; browsers do not know the type of every photo. */
+export const images = (files) =>
+  [...files].filter(({ type, name }) => /^image\//.test(type) || /\.hei[cf]$/i.test(name));
 
 function shuffled(items) {
   const keyed = items.map((item) => [Math.random(), item]);
   return keyed.sort(([one], [two]) => one - two).map(([, item]) => item);
+}
+
+async function show(blobs, truths) {
+  const added = await addPictures(blobs, truths);
+  const answers = added.map(({ known, top }) => (known ? top[0].class : "unknown"));
+  announce(`${plural(added.length, "picture")}: ${answers.join(", ")}`);
 }
 
 /** Pictures of classes that the model has never seen: in this browser's serif font, or from the model's test pictures. */
@@ -21,7 +29,7 @@ async function showSamples() {
   const draw = (row) => (row.character ? pictureOf(row.character) : api.thumbnail(row.class).catch(() => null));
   const drawn = await Promise.all(unseen.slice(0, SAMPLES).map(async (row) => [await draw(row), row.class]));
   const found = drawn.filter(([blob]) => blob);
-  await addPictures(
+  await show(
     found.map(([blob]) => blob),
     found.map(([, name]) => name),
   );
@@ -30,7 +38,8 @@ async function showSamples() {
 export function setUpIncoming() {
   const take = (files) => {
     const found = images(files);
-    if (found.length) attempt(() => addPictures(found));
+    if (found.length) attempt(() => show(found));
+    else if (files.length) toast("Only images can be classified.");
   };
   const takeDropped = (transfer) => transfer.types.includes(DRAGGED) || take(transfer.files); // not the same again
   $("files").addEventListener("change", (event) => {

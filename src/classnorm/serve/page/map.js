@@ -3,7 +3,7 @@
 import { api } from "./api.js";
 import { $, el } from "./dom.js";
 import { MARKS } from "./labels.js";
-import { changes, character, requests, state } from "./state.js";
+import { changes, character, state } from "./state.js";
 
 const REACH = 18; // pixels within which the pointer finds a class
 
@@ -48,10 +48,11 @@ function drawPoint(pen, point, size) {
 
 function drawPlace(pen, place) {
   const [x, y] = screen(place);
+  const { image } = place.picture;
   const side = 30;
   pen.strokeStyle = colours.ink;
   pen.lineWidth = 2;
-  if (place.image.naturalWidth) pen.drawImage(place.image, x - side / 2, y - side / 2, side, side);
+  if (image.naturalWidth) pen.drawImage(image, x - side / 2, y - side / 2, side, side);
   pen.strokeRect(x - side / 2, y - side / 2, side, side);
 }
 
@@ -79,16 +80,23 @@ function draw() {
 }
 
 async function load() {
-  const [part] = requests(state.pictures.filter((picture) => picture.top)); // the newest, as many as fit
-  const answer = part ? await api.place(part.map((picture) => picture.blob)) : await api.map();
-  points = answer.classes;
+  points = (await api.map()).classes;
   chosen = points.find((point) => point.class === chosen?.class) ?? null;
-  places = (answer.points ?? []).map((place, number) => {
-    const image = el("img", { src: part[number].url });
-    image.addEventListener("load", draw);
-    return { ...place, image, picture: part[number] };
-  });
+  placePictures();
   find();
+}
+
+/** Put every picture where its best classes are on average, weighted by probability (as POST /map does). */
+function placePictures() {
+  const at = new Map(points.map((point) => [point.class, point]));
+  places = state.pictures.flatMap((picture) => {
+    const rows = (picture.top ?? []).filter((row) => at.has(row.class));
+    const total = rows.reduce((sum, row) => sum + row.probability, 0);
+    if (!total) return [];
+    const mean = (axis) => rows.reduce((sum, row) => sum + row.probability * at.get(row.class)[axis], 0) / total;
+    picture.image ??= el("img", { src: picture.url, onload: draw });
+    return [{ picture, x: mean("x"), y: mean("y") }];
+  });
   draw();
 }
 
@@ -211,7 +219,6 @@ function find() {
 }
 
 export function setUpMap(failed) {
-  const reload = () => load().catch(failed);
   readColours();
   follow();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
@@ -234,11 +241,6 @@ export function setUpMap(failed) {
     sought = event.target.value;
     find();
   });
-  let timer;
-  const soon = () => {
-    clearTimeout(timer);
-    timer = setTimeout(reload, 250);
-  };
-  changes.addEventListener("classes", soon);
-  changes.addEventListener("pictures", soon);
+  changes.addEventListener("classes", () => load().catch(failed));
+  changes.addEventListener("pictures", placePictures);
 }

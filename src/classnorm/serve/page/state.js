@@ -10,7 +10,7 @@ export const state = {
   others: [], // names of the models beside it
   limits: {},
   classes: new Map(), // name → {class, kind, examples, character}
-  pictures: [], // {id, blob, url, truth, top, known, others, before, why}
+  pictures: [], // {id, blob, url, truth, top, known, others, before, why}; top is as long as the server allows
 };
 
 /** The letter of a class, for models of letters. */
@@ -71,7 +71,7 @@ export async function classifyAgain() {
 export const hasChanged = ({ before, top }) => Boolean(before) && before[0].class !== top[0].class;
 
 /** Parts of a list of pictures that fit into one request each. */
-export function requests(pictures) {
+function requests(pictures) {
   const largest = 0.9 * (state.limits.body_mb ?? 8) * 2 ** 20;
   const parts = [[]];
   let size = 0;
@@ -88,7 +88,10 @@ export function requests(pictures) {
 
 async function classify(pictures) {
   for (const part of requests(pictures)) {
-    const answer = await api.predict(part.map((picture) => picture.blob));
+    const answer = await api.predict(
+      part.map((picture) => picture.blob),
+      state.limits.top,
+    );
     const others = (answer.models ?? []).slice(1);
     part.forEach((picture, row) => {
       picture.top = answer.predictions[row];
