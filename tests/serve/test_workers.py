@@ -4,10 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager, suppress
 
 import httpx
 import pytest
+
+from classnorm.scoring import Scorer
 
 
 def children(process):
@@ -16,25 +20,28 @@ def children(process):
     return [int(line) for line in listed.stdout.split()]
 
 
-@pytest.fixture
-def process(model_folder, tmp_path):
-    arguments = ["serve", str(model_folder), "--port", "0", "--workers", "2", "--state", str(tmp_path / "state")]
-    log = (tmp_path / "log").open("wb")
-    with subprocess.Popen([sys.executable, "-m", "classnorm", *arguments], stderr=log) as process:
-        yield process
-        process.kill()
-        for child in children(process):
-            os.kill(child, signal.SIGKILL)
-
-
-def address_of(process, tmp_path):
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and process.poll() is None:
-        log = (tmp_path / "log").read_text()
-        if log.count("Application startup complete") == 2:
-            return log.split("serving at ")[1].split()[0]
-        time.sleep(0.1)
-    raise AssertionError(log)
+@contextmanager
+def started(model_folder, folder, workers, port=0):
+    """A server as a process, and its address, once all workers run."""
+    arguments = ["serve", str(model_folder), "--port", str(port), "--workers", str(workers)]
+    arguments += ["--state", str(folder / "state"), "--models", str(folder / "saved")]
+    log = folder / "log"
+    with (
+        log.open("wb") as file,
+        subprocess.Popen([sys.executable, "-m", "classnorm", *arguments], stderr=file) as process,
+    ):
+        try:
+            deadline = time.monotonic() + 120
+            while log.read_text().count("Application startup complete") < workers:
+                assert time.monotonic() < deadline and process.poll() is None, log.read_text()
+                time.sleep(0.1)
+            yield process, log.read_text().split("serving at ")[1].split()[0]
+        finally:
+            workers = children(process)
+            process.kill()
+            for child in workers:
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
 
 
 def counted(address, path):
@@ -43,8 +50,12 @@ def counted(address, path):
 
 
 @pytest.mark.slow
-def test_workers_share_visitors_and_counters_and_are_replaced_when_they_die(process, tmp_path):
-    address = address_of(process, tmp_path)
+def test_workers_share_visitors_and_counters_and_are_replaced_when_they_die(model_folder, tmp_path):
+    with started(model_folder, tmp_path, 2) as (process, address):
+        check_workers(process, address)
+
+
+def check_workers(process, address):
     document = {"name": "mine", "like": "latin capital letter a", "changes": {"acute": 1}}
     key = httpx.post(f"{address}/classes", json=document).headers["x-classnorm-session"]
 
@@ -65,3 +76,40 @@ def test_workers_share_visitors_and_counters_and_are_replaced_when_they_die(proc
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
     assert not children(process)
+
+
+@pytest.mark.slow
+def test_a_server_killed_under_load_leaves_whole_models_and_starts_again(model_folder, tmp_path, letters):
+    document = {"features": letters.features[:4].tolist()}
+    statuses, errors, stop = set(), set(), threading.Event()
+
+    def ask(address, number):
+        turn = 0
+        while not stop.is_set():
+            try:
+                statuses.add(httpx.post(f"{address}/predict", json=document).status_code)
+                turn += 1
+                saved = httpx.post(f"{address}/save", json={"name": f"m{number}-{turn}"})
+                statuses.add(saved.status_code)
+            except Exception as error:
+                errors.add(type(error))
+                time.sleep(0.05)
+
+    with started(model_folder, tmp_path, 1) as (process, address):
+        clients = [threading.Thread(target=ask, args=(address, number)) for number in range(4)]
+        for client in clients:
+            client.start()
+        time.sleep(1.5)
+        process.kill()
+        process.wait()
+        time.sleep(0.3)
+        stop.set()
+        for client in clients:
+            client.join()
+    assert statuses <= {200, 201} and 201 in statuses
+    assert errors and all(issubclass(error, httpx.TransportError) for error in errors)
+    saved = [folder for folder in (tmp_path / "saved").iterdir() if not folder.name.startswith(".")]
+    assert saved and all(Scorer.load(folder).class_names == letters.class_names for folder in saved)
+    with started(model_folder, tmp_path, 1) as (_, address):
+        assert httpx.post(f"{address}/save", json={"name": "after"}).status_code == 201
+    assert not [folder for folder in (tmp_path / "saved").iterdir() if folder.name.startswith(".")]

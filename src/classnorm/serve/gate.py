@@ -118,10 +118,9 @@ class Gate:
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         """The whole body, within the limits of size and time."""
         limits = self.settings.limits
-        too_large = RequestError(413, f"the request is larger than {limits.body_mb} MB; send less at a time")
         length = headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length[:20]) > limits.body_mb << 20:
-            raise too_large
+            raise self._too_large()
         body = bytearray()
         try:
             async with asyncio.timeout(limits.body_seconds):
@@ -133,7 +132,7 @@ class Gate:
                     self.received += len(part)
                     body += part
                     if len(body) > limits.body_mb << 20:
-                        raise too_large
+                        raise self._too_large()
                     if self.received > limits.received_mb << 20:
                         raise RequestError(429, "too much to receive at a time; try again", {"retry-after": "1"})
                     if not message.get("more_body", False):
@@ -144,6 +143,9 @@ class Gate:
         except (RequestError, _DisconnectedError):
             self.received -= len(body)
             raise
+
+    def _too_large(self) -> RequestError:
+        return RequestError(413, f"the request is larger than {self.settings.limits.body_mb} MB; send less at a time")
 
     def _check_host(self, headers: Headers) -> None:
         """A page elsewhere can make its own name point here (DNS rebinding); that name is then in the request."""
