@@ -50,7 +50,10 @@ class Report(Command):
         if not self.runs:
             raise ConfigError("no RUNS given; name folders of finished runs, or folders that contain some")
         artifacts = find_artifacts(self.runs)
-        groups = report.group_results(find_results(self.runs, may_be_empty=bool(artifacts)))
+        results = find_results(self.runs, may_be_empty=bool(artifacts))
+        groups = report.group_results(results)
+        if repeated := len(results) - sum(len(group.results) for group in groups):
+            notice(f"{repeated} of {len(results)} runs repeat a seed and are left out", quiet=self.output.quiet)
         if self.against is not None and all(group.is_stream for group in groups):
             raise ConfigError("--against compares runs of `classnorm train`, and RUNS has none; leave it out")
         compared = report.comparisons(groups, self.against)

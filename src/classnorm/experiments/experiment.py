@@ -21,7 +21,7 @@ from classnorm.methods import FitContext, FitJob, MethodConfig, check_parallel, 
 from classnorm.metrics import GZSLScores, SideScores, side_gzsl_scores, side_predictions
 from classnorm.progress import Announce
 from classnorm.results.numbers import json_number
-from classnorm.results.run_folder import ENCODER, RESULT, Result, write_arrays, write_result
+from classnorm.results.run_folder import CHECKPOINT, ENCODER, RESULT, Result, new_run, write_arrays, write_result
 from classnorm.training import ALONE, Device, Processes, pick_device
 
 if TYPE_CHECKING:
@@ -74,21 +74,21 @@ def run(
     """Run an experiment and write the result to a folder.
 
     With `resume`, a finished run of the same experiment is read instead, and an interrupted one continues from its last
-    checkpoint. Otherwise a run in the folder is replaced. Waits for another process that runs in the same folder.
+    checkpoint. Otherwise a run in the folder is replaced when the new one is complete: one that fails leaves it as it
+    is. Waits for another process that runs in the same folder.
     Of `processes` that run an experiment together, only the first writes.
     """
     with locked(folder) if processes.is_first else nullcontext():
-        if processes.from_first(resume and (folder / RESULT).is_file()):
-            return _finished(experiment, folder)
+        if processes.from_first(resume and _is_finished(experiment, folder)):
+            return Result.read(folder)
         experiment.config.check()
         check_parallel(experiment.method, processes.count)
-        checkpoint = folder / "checkpoint" / "training.safetensors"
+        checkpoint = folder / CHECKPOINT / "training.safetensors"
         context = FitContext(pick_device(device), None, checkpoint, checkpoint_every, resume, processes=processes)
         from classnorm.scoring import fit_calibrated  # PyTorch
 
         if processes.is_first:
             make_folder(folder)
-            (folder / RESULT).unlink(missing_ok=True)  # after all checks, which must not cost an earlier result
         fitted = fit_calibrated(experiment.job, context, announce)
         sides, scores = score(fitted.scorer, experiment.dataset, processes)
         document = _document(experiment, fitted, scores) | {
@@ -97,24 +97,29 @@ def run(
             "command": command,
         }
         if processes.is_first:
-            fitted.scorer.save(folder)
-            _write_encoder(folder, experiment.dataset)
-            _write_predictions(folder, fitted.scorer, experiment.dataset, sides)
-            write_result(folder, document, fitted.history)
-            shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+            with new_run(folder) as new:
+                fitted.scorer.save(new)
+                _write_encoder(new, experiment.dataset)
+                _write_predictions(new, fitted.scorer, experiment.dataset, sides)
+                write_result(new, document, fitted.history)
+            shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
         processes.from_first()  # the others wait until it is written
         return Result(folder, document)
 
 
-def _finished(experiment: Experiment, folder: Path) -> Result:
-    """The result in the folder, which must be that of the experiment."""
+def _is_finished(experiment: Experiment, folder: Path) -> bool:
+    """Whether the folder holds the result of the experiment; raises if that of another, with nothing to resume."""
+    if not (folder / RESULT).exists():
+        return False
     result = Result.read(folder)
     if result.document.get("key") != experiment.key:
+        if (folder / CHECKPOINT).is_dir():
+            return False  # the experiment was to replace that run
         old, new = result.document.get("config", {}), experiment.config.as_dict()
         settings = [f"{name} {old.get(name)} instead of {new[name]}" for name in new if old.get(name) != new[name]]
         difference = ", ".join(settings[:3]) or "other data, method or seed"
         raise ConfigError(f"{folder}: holds a finished run with {difference}; choose another `out`")
-    return result
+    return True
 
 
 def _document(experiment: Experiment, fitted: CalibratedFit, scores: GZSLScores) -> dict[str, Any]:
@@ -145,9 +150,7 @@ def _document(experiment: Experiment, fitted: CalibratedFit, scores: GZSLScores)
 
 def _write_encoder(folder: Path, dataset: ZeroShotDataset) -> None:
     """Write the encoder of the features, if the dataset names it, so that the model can classify images."""
-    if dataset.encoder_record is None:
-        (folder / ENCODER).unlink(missing_ok=True)
-    else:
+    if dataset.encoder_record is not None:
         write_json(folder / ENCODER, dataset.encoder_record)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,7 @@ from classnorm.files import cache_folder, digest, locked, make_folder, write_jso
 from classnorm.metrics import calibration_curves, continual_scores, side_scores
 from classnorm.progress import OnProgress
 from classnorm.results.numbers import json_number
-from classnorm.results.run_folder import RESULT, Result, result_file
+from classnorm.results.run_folder import CHECKPOINT, RESULT, Result, new_run, result_file
 from classnorm.training import Device, pick_device
 
 if TYPE_CHECKING:
@@ -121,8 +122,8 @@ def run_continual(
     """
     make_folder(folder)
     with locked(folder):
-        if resume and result_file(folder).is_file():
-            return _read(experiment, folder)
+        if resume and result_file(folder).is_file() and (result := _read(experiment, folder)):
+            return result
         import torch
 
         from classnorm.continual import run_stream
@@ -130,13 +131,16 @@ def run_continual(
         where = pick_device(device)
         images = experiment.images
         encoder, inputs = images.load(experiment.dataset, experiment.seed, where) if images else (None, None)
+        # A run of version 0.1 was interrupted in the folder itself.
+        is_old = resume and not (folder / CHECKPOINT).is_dir() and (folder / "state.safetensors").is_file()
+        work = folder if is_old else make_folder(folder / CHECKPOINT)
         outcome = run_stream(
             experiment.stream,
             experiment.strategy,
             experiment.config,
             experiment.seed,
             device=where,
-            folder=folder,
+            folder=work,
             resume=resume,
             progress=progress,
             encoder=encoder,
@@ -149,16 +153,27 @@ def run_continual(
             "versions": versions(),
             "command": command,
         }
-        write_json(folder / RESULT, document)
-        for file in folder.glob("logits-*.npy"):
+        for file in work.glob("logits-*.npy"):
             file.unlink()  # the result has the scores
+        if work == folder:
+            write_json(folder / RESULT, document)
+        else:
+            with new_run(folder) as new:
+                (work / "state.safetensors").replace(new / "state.safetensors")
+                write_json(new / RESULT, document)
+            shutil.rmtree(work, ignore_errors=True)
         return Result(folder, document)
 
 
-def _read(experiment: ContinualExperiment, folder: Path) -> Result:
-    """Read a finished run; one of version 0.1 gets the file name that the engine looks for."""
+def _read(experiment: ContinualExperiment, folder: Path) -> Result | None:
+    """Read a finished run; one of version 0.1 gets the file name that the engine looks for.
+
+    None if the experiment was interrupted while it was to replace that run.
+    """
     result = Result.read(folder)
     if result.document.get("key") != experiment.name:
+        if (folder / CHECKPOINT).is_dir():
+            return None
         raise ConfigError(f"{folder}: holds a finished run with other settings; choose another folder")
     if result_file(folder).name != RESULT:
         write_json(folder / RESULT, result.document)

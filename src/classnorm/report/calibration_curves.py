@@ -62,13 +62,18 @@ def _recorded(result: Result, kind: Kind) -> dict[str, Any] | None:
     return record
 
 
+def _numbers(values: Sequence[float | None]) -> Floats:
+    """With NaN for null, as where a side of the validation has no rows."""
+    return np.array(values, dtype=np.float64)
+
+
 def _validation(group: Group, kind: Kind, values: Floats) -> CalibrationCurves | None:
     """Mean over seeds; NaN outside the range that the curves of all seeds share."""
     records = [record for result in group.results if (record := _recorded(result, kind))]
     if not records:
         return None
     curves = (
-        [np.interp(values, record["value"], record[name], left=np.nan, right=np.nan) for record in records]
+        [np.interp(values, record["value"], _numbers(record[name]), left=np.nan, right=np.nan) for record in records]
         for name in ("unseen", "seen", "harmonic")
     )
     return CalibrationCurves(values, *(np.mean(curve, axis=0) for curve in curves))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from classnorm.report.summary import Group
+from classnorm.results.numbers import number_text
 
 __all__ = ["facts"]
 
@@ -66,4 +67,4 @@ def _validation(record: dict[str, Any] | None) -> str:
         return "none; the calibration was set by hand"
     if record["harmonic"] is None:
         return f"{record['splits']} {record['kind']} splits without rows of unseen classes"
-    return f"H {record['harmonic']:.1f} on {record['splits']} {record['kind']} splits"
+    return f"H {number_text(record['harmonic'])} on {record['splits']} {record['kind']} splits"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -107,7 +108,10 @@ def group_results(results: Sequence[Result]) -> list[Group]:
         document = result.document
         key = [_data(document), _model(document), document.get("chosen"), _settings(document)]
         groups.setdefault(json.dumps(key, sort_keys=True), []).append(result)
-    members = [sorted(group, key=lambda r: r.document["seed"]) for group in groups.values()]
+    # A seed counts once: a copy of a run, or the same run again, is no further evidence.
+    members = [
+        [next(runs) for _, runs in itertools.groupby(sorted(group, key=_seed), _seed)] for group in groups.values()
+    ]
     firsts = [group[0].document for group in members]
     folders: dict[str, str] = {}
     for group in members:
@@ -116,6 +120,10 @@ def group_results(results: Sequence[Result]) -> list[Group]:
         Group(_label(first, firsts), _title(first, firsts, folders), tuple(group))
         for first, group in zip(firsts, members, strict=True)
     ]
+
+
+def _seed(result: Result) -> int:
+    return int(result.document["seed"])
 
 
 def _data(document: Mapping[str, Any]) -> dict[str, Any]:

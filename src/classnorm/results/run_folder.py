@@ -18,7 +18,9 @@ result was `continual.json`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,18 +31,20 @@ import numpy.typing as npt
 
 from classnorm.archives import read_arrays
 from classnorm.documents import check_shape, parse_json, read_json, read_regular
-from classnorm.errors import ConfigError, DataError, ModelError
-from classnorm.files import replacing, write_json, write_text
+from classnorm.errors import ConfigError, DataError, ModelError, OutputError
+from classnorm.files import make_folder, replacing, write_json, write_text
 from classnorm.metrics import Calibration, SideScores
 from classnorm.results.shapes import EncoderRecord, EpochRecord, RunDocument, StreamDocument
 
 __all__ = [
+    "CHECKPOINT",
     "ENCODER",
     "RESULT",
     "Result",
     "encoder_file",
     "find_results",
     "model_files",
+    "new_run",
     "read_encoder",
     "result_file",
     "write_arrays",
@@ -50,6 +54,8 @@ __all__ = [
 RESULT = "result.json"
 _OLD_STREAM = "continual.json"  # the result of a stream in version 0.1
 ENCODER = "encoder.json"
+CHECKPOINT = "checkpoint"  # the folder of what an unfinished run has done so far
+_FILES = (ENCODER, "model.json", "model.safetensors", "history.jsonl", "predictions.npz", "examples.npz")
 _REPEAT = "repeat the run"
 
 
@@ -237,6 +243,27 @@ def write_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
     """Write an `.npz` file atomically."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+@contextmanager
+def new_run(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder for the files of a run; when they are complete, they replace those of an earlier run.
+
+    The result, which marks a run as finished, goes first and comes last.
+    """
+    new = make_folder(folder / CHECKPOINT / "new")
+    try:
+        yield new
+        (folder / RESULT).unlink(missing_ok=True)
+        for name in _FILES:
+            if not (new / name).exists():
+                (folder / name).unlink(missing_ok=True)
+        for file in sorted(new.iterdir(), key=lambda file: file.name == RESULT):
+            file.replace(folder / file.name)
+    except OSError as error:
+        raise OutputError(f"cannot write {folder}: {error.strerror or error}; choose another location") from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def write_result(folder: Path, document: dict[str, Any], history: list[dict[str, float]]) -> Result:
