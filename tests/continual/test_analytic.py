@@ -24,7 +24,8 @@ def joint(stream, tasks, **settings):
     seen = np.isin(data.labels[others], data.labels[rows])
     parts = {"train": rows, "test_seen": others[seen], "test_unseen": others[~seen]}
     dataset = ZeroShotDataset.from_arrays(data.features, data.labels, data.descriptors, data.class_names, **parts)
-    scorer = fit(dataset, method="kernel", recipe="closed-form", calibration="none", seed=0, **settings)
+    settings = {"recipe": "earlier", "closed_form": True, **settings}
+    scorer = fit(dataset, method="kernel", calibration="none", seed=0, **settings)
     return scorer.scores(data.features[stream.test_rows])
 
 

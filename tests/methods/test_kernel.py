@@ -27,8 +27,9 @@ def gaussian_gram(a, b, bandwidth):
 
 def prepared(dataset):
     """Descriptors as the method places them, and the bandwidth."""
-    seen = dataset.descriptors[dataset.seen].astype(np.float64)
-    placed = (dataset.descriptors - seen.mean(0)) / seen.std(0, ddof=1) ** 0.25
+    powered = np.sign(dataset.descriptors) * np.abs(dataset.descriptors.astype(np.float64)) ** 0.75
+    seen = powered[dataset.seen]
+    placed = (powered - seen.mean(0)) / seen.std(0, ddof=1) ** 0.25
     placed /= np.linalg.norm(placed, axis=1, keepdims=True)
     own = placed[dataset.seen]
     pairs = ((own[:, None] - own[None]) ** 2).sum(-1)[np.triu_indices(len(own), 1)]
@@ -47,13 +48,13 @@ def test_the_closed_form_is_kernel_ridge_regression(small_dataset):
     length = np.linalg.norm(expected, axis=1, keepdims=True)
     near = np.sort(expected / length @ means.T, axis=1)[:, -3:].mean(axis=1)  # of hubs
     assert np.allclose(scorer.prototypes()[:, :-1], expected / length**1.3, atol=1e-3)
-    assert np.allclose(scorer.prototypes()[:, -1], -0.1 * near, atol=1e-3)
+    assert np.allclose(scorer.prototypes()[:, -1], -0.05 * near, atol=1e-3)
 
 
 def test_the_features_of_the_kernel_have_its_inner_products(small_dataset):
     placed, own, bandwidth = prepared(small_dataset)
     seen = torch.from_numpy(small_dataset.descriptors[small_dataset.seen])
-    kernel = DescriptorKernel.fit(seen, KernelConfig(), 0)
+    kernel = DescriptorKernel.fit(seen, KernelConfig(descriptor_power=0.75), 0)
     features = kernel(torch.from_numpy(small_dataset.descriptors)).double().numpy()
     own_features = features[small_dataset.seen]
     assert np.allclose(features @ own_features.T, gaussian_gram(placed, own, bandwidth), atol=2e-3)
@@ -72,6 +73,16 @@ def textbook_loss(model, features, batch, labels):
     return F.cross_entropy(model.scale * mapped @ prototypes.T, labels)
 
 
+def errors_of_classes_left_out(features, means, penalty):
+    """A regression on all other classes for each class."""
+    phi, errors = features.double(), []
+    for c in range(len(phi)):
+        others = torch.arange(len(phi)) != c
+        gram = phi[others] @ phi[others].T + penalty * torch.eye(len(phi) - 1, dtype=phi.dtype)
+        errors.append(means[c] - phi[c] @ phi[others].T @ torch.linalg.solve(gram, means[others].double()))
+    return torch.stack(errors)
+
+
 def textbook_fit(dataset, config):
     """The method step by step, with moments in float64 and gradients by autograd."""
     rows = TrainingRows.of(dataset, torch.device("cpu"))
@@ -81,6 +92,8 @@ def textbook_fit(dataset, config):
     means = torch.stack([powered[rows.labels == c].mean(dim=0) for c in range(n)])
     total, own = powered - powered.mean(dim=0), powered - means[rows.labels]
     covariance = ((1 - config.within) * total.T @ total + config.within * own.T @ own) / len(powered)
+    errors = errors_of_classes_left_out(model.kernel(rows.descriptors), means - powered.mean(dim=0), config.ridge)
+    covariance += config.error_share * errors.T @ errors / n
     values, vectors = torch.linalg.eigh(covariance)
     shrunk = (1 - config.shrinkage) * values + config.shrinkage * values.mean()
     model.geometry.mean.copy_(powered.mean(dim=0))
@@ -89,6 +102,7 @@ def textbook_fit(dataset, config):
     placed = model.geometry(rows.features)
     model.means.copy_(model.geometry.place(means.float()))
     model.coefficients.data.copy_(ridge(features, model.means, config.ridge))
+    closed = model.coefficients.detach().clone()
     steps = -(-len(placed) // config.batch_size)
     optimizer = torch.optim.Adam(model.parameters())
     for epoch in range(config.epochs):
@@ -98,11 +112,13 @@ def textbook_fit(dataset, config):
             optimizer.zero_grad()
             textbook_loss(model, features, placed[batch], rows.labels[batch]).backward()
             optimizer.step()
+    model.coefficients.data = 0.75 * model.coefficients.data + 0.25 * closed
     return model
 
 
 def test_a_fit_equals_the_textbook_one(small_dataset):
-    config = KernelConfig(calibration="none", batch_size=100, dimensions=small_dataset.d_z)
+    recipe = METHODS["kernel"].recipes["reference"](small_dataset)
+    config = recipe.replace(calibration="none", batch_size=100, dimensions=small_dataset.d_z)
     expected = textbook_fit(small_dataset, config)
     scorer = fit(small_dataset, method="kernel", calibration="none", batch_size=100)
     with torch.no_grad():
@@ -167,6 +183,10 @@ def test_thousands_of_classes_stay_quick():
     assert scorer.prototypes().shape == (3000, 65)
 
 
+def test_the_recipe_earlier_has_the_settings_of_stored_models(small_dataset):
+    assert METHODS["kernel"].recipes["earlier"](small_dataset) == KernelConfig()
+
+
 def test_nothing_in_the_default_depends_on_the_dataset(small_dataset):
     other = synthetic(SyntheticConfig(classes=10, unseen=3, rows=100, features=8))
     recipe = METHODS["kernel"].recipes["reference"]
@@ -179,8 +199,8 @@ def test_real_cub_beats_the_mlp_by_far(real_data):
 
     data = load(real_data / "xlsa17" / "data" / "CUB", features="efficientnet_lite0")
     result = scores(fit(data, method="kernel"), data)
-    assert result.harmonic > 60  # the reference recipe of classnorm: 55
-    assert result.zsl > 65
+    assert result.harmonic > 62  # the reference recipe of classnorm: 55
+    assert result.zsl > 68
 
 
 def test_a_power_of_the_descriptors_equals_powered_descriptors(small_dataset):
@@ -190,5 +210,5 @@ def test_a_power_of_the_descriptors_equals_powered_descriptors(small_dataset):
     settings = {"method": "kernel", "calibration": "none", "dimensions": 8}
     rows = small_dataset.features[small_dataset.test_rows]
     one = fit(small_dataset, **settings, descriptor_power=0.5).scores(rows)
-    np.testing.assert_allclose(one, fit(powered, **settings).scores(rows), atol=1e-3)
+    np.testing.assert_allclose(one, fit(powered, **settings, descriptor_power=1.0).scores(rows), atol=1e-3)
     assert np.abs(one - fit(small_dataset, **settings).scores(rows)).max() > 0.1

@@ -1,10 +1,13 @@
 """Kernel prototypes: ridge regression from descriptors to class means in a well-conditioned feature space.
 
-1. Features are mapped by a power, centring, partial whitening and scaling to unit length (`nn.FeatureGeometry`).
+1. Features are mapped by a power, centring, partial whitening and scaling to unit length (`nn.FeatureGeometry`). The
+   covariance has the variation within classes and the errors of the regression for classes left out: both are noise
+   around the prototype of an unseen class.
 2. Descriptors are raised to a power, centred, divided by a power of their standard deviation and scaled to unit
    length. A Gaussian kernel compares them, with twice the median squared distance between seen classes as bandwidth.
 3. Ridge regression in the kernel's feature space gives the prototype of any class in closed form.
 4. A few epochs of softmax refine the coefficients and a linear map of the features; more overfit to the seen classes.
+   For the same reason the coefficients are averaged with those of the closed form.
 5. Hubs are penalised, as a class close to many others would attract their images. Prototypes are divided by slightly
    more than their length (regression shrinks those it knows least about), and a share of the mean cosine with the
    nearest class means is subtracted from the scores of each class.
@@ -211,6 +214,7 @@ def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitC
         weights = model.coefficients, model.map
         return refinement_loss(batch, labels, some, *weights, config.map_rate, config.scale, log_weights)
 
+    closed = model.coefficients.detach().clone()
     history = train(
         model,
         loss,
@@ -222,6 +226,8 @@ def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitC
         on_step=sampler.start if sampler else None,
         augment=sampled if sampler else None,
     )
+    with torch.no_grad():
+        model.coefficients.lerp_(closed, config.closed_share)
     return Fitted(model, history)
 
 
@@ -303,12 +309,28 @@ def solve(config: KernelConfig, descriptors: Tensor, moments: FeatureMoments, se
         seed: seed of the landmarks, if they are sampled.
     """
     kernel = DescriptorKernel.fit(descriptors, config, seed)
+    features = kernel(descriptors)
     means = moments.class_means.to(kernel.center.dtype)
     model = KernelModel(config, means.shape[1], kernel, len(means), shortest_length(len(means)))
-    model.geometry.fit_moments(moments)
+    errors = None
+    if config.error_share:
+        left_out = left_out_errors(features, moments.class_means - moments.mean, config.ridge)
+        errors = config.error_share / len(means) * left_out.T @ left_out
+    model.geometry.fit_moments(moments, errors)
     model.means.copy_(model.geometry.place(means))
-    model.coefficients.copy_(ridge(kernel(descriptors), model.means, config.ridge))
+    model.coefficients.copy_(ridge(features, model.means, config.ridge))
     return model
+
+
+def left_out_errors(features: Tensor, targets: Tensor, penalty: float) -> Tensor:
+    """What the ridge regression on all other rows misses of each target, [n, k] in float64: (M − H M) / (1 − diag H)
+    with H = Φ (ΦᵀΦ + λI)⁻¹ Φᵀ."""
+    phi, means = features.double(), targets.double()
+    gram = phi.T @ phi + penalty * torch.eye(phi.shape[1], dtype=torch.float64)
+    inverse = torch.linalg.solve(gram, phi.T)
+    own = (phi * inverse.T).sum(dim=1, keepdim=True)
+    errors: Tensor = (means - phi @ (inverse @ means)) / (1.0 - own).clamp(min=1e-6)
+    return errors
 
 
 def ridge(features: Tensor, targets: Tensor, penalty: float) -> Tensor:

@@ -169,11 +169,17 @@ class FeatureGeometry(nn.Module):
         n_classes = 1 if labels is None else int(labels.max()) + 1
         return self.fit_moments(FeatureMoments(len(self.mean), self.power, n_classes).update(features, labels))
 
-    def fit_moments(self, moments: FeatureMoments) -> Self:
-        """Fit on moments accumulated over batches; equivalent to `fit` on all rows."""
+    def fit_moments(self, moments: FeatureMoments, noise: Tensor | None = None) -> Self:
+        """Fit on moments accumulated over batches; equivalent to `fit` on all rows.
+
+        Args:
+            noise: [d_z, d_z], added to the covariance.
+        """
         if moments.power != self.power:
             raise ConfigError(f"the moments have power {moments.power}, the geometry {self.power}; use the same power")
         covariance = moments.covariance(self.within)
+        if noise is not None:
+            covariance += noise
         average = covariance.trace() / len(covariance)
         values, vectors = leading(covariance, self.projection.shape[1], exactly=self.shrinkage < _SHRUNK)
         values = (1 - self.shrinkage) * values + self.shrinkage * average

@@ -27,7 +27,10 @@ _KERNEL_VARIANTS = (
     _KERNEL.derive("… no square root of the features", power=1.0),
     _NO_WHITENING,
     _FULL_WHITENING,
-    _KERNEL.derive("… total instead of within-class covariance", within=0.0),
+    _KERNEL.derive("… total instead of within-class covariance", within=0.0, error_share=0.0),
+    _KERNEL.derive("… no errors of classes left out in the covariance", within=0.75, error_share=0.0),
+    _KERNEL.derive("… no power of the descriptors", descriptor_power=1.0),
+    _KERNEL.derive("… no average with the closed form", closed_share=0.0),
     _KERNEL.derive("… no hubness correction", length=1.0, hubness=0.0),
     _KERNEL.derive("… no linear map of the features", map_rate=0.0),
 )

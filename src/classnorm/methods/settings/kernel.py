@@ -16,12 +16,14 @@ __all__ = ["METHOD", "KernelConfig"]
 
 @dataclass(frozen=True, kw_only=True)
 class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
-    """Settings of kernel prototypes; the defaults serve all datasets."""
+    """Settings of kernel prototypes. The defaults are the recipe `earlier`, of version 0.1."""
 
     ridge: float = 0.1
     """Ridge penalty of the regression from descriptors to class means."""
     descriptor_power: float = added_setting(1.0)
     """Power of the descriptors, sign kept; below 1, large values of single attributes count less."""
+    error_share: float = added_setting(0.0)
+    """Geometry: weight of the regression's errors, by leaving out one class at a time, in the covariance."""
     spread: float = 0.25
     """Divide descriptors by their standard deviation over the seen classes to this power."""
     bandwidth: float = 2.0
@@ -42,6 +44,8 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
     """Passes over the training rows; more overfit to the seen classes."""
     lr: float = 3e-3
     """Learning rate of the coefficients."""
+    closed_share: float = added_setting(0.0)
+    """Share of the closed form in the refined coefficients; their average knows unseen classes better."""
     weight_decay: float = 0.0
     schedule: Schedule = "cosine"
     calibration: str = "validation:bias"
@@ -50,7 +54,9 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
         super().check()
         GeometryConfig.check(self)
         ScaleConfig.check(self)
-        limits = {"map_rate": (0, 1), "spread": (0, 1), "length": (0, 2)}
+        limits = {"map_rate": (0, 1), "spread": (0, 1), "length": (0, 2)} | dict.fromkeys(
+            ("closed_share", "error_share"), (0, 1)
+        )
         require(
             self,
             positive=["ridge", "bandwidth", "scale", "descriptor_power"],
@@ -69,9 +75,11 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
         return sizes
 
 
+_BEST = KernelConfig(descriptor_power=0.75, within=0.875, error_share=0.5, closed_share=0.25, hubness=0.05)
 RECIPES: Recipes = {
-    "reference": lambda dataset: KernelConfig(),
-    "closed-form": lambda dataset: KernelConfig(closed_form=True),
+    "reference": lambda dataset: _BEST,
+    "closed-form": lambda dataset: _BEST.replace(closed_form=True),
+    "earlier": lambda dataset: KernelConfig(),
 }
 SPACE: Space = {
     "power": Range(0.3, 1.0),
