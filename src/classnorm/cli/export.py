@@ -10,14 +10,15 @@ from typing import Annotated
 import tyro
 
 from classnorm.cli.console import notice, print_json
-from classnorm.cli.options import Command, ModelArgument, OutputOptions
+from classnorm.cli.options import Command, Flag, ModelArgument, OutputOptions, optional
+from classnorm.encoders import recorded_encoder
 from classnorm.errors import ConfigError
-from classnorm.results.run_folder import model_files
+from classnorm.results.run_folder import model_files, read_encoder
 
 _HINT = """
   session = onnxruntime.InferenceSession("{file}")
   names = json.loads(session.get_modelmeta().custom_metadata_map["classnorm"])["class_names"]
-  best = session.run(["scores"], {{"features": features}})[0].argmax(axis=1)  # float32 [rows, {width}] → index of names
+  best = session.run(["scores"], {{"{name}": {name}}})[0].argmax(axis=1)  # {content} → index of names
 """
 
 
@@ -27,11 +28,13 @@ class Export(Command):
 
     Examples:
       classnorm export runs/mine/seed-0 mine.onnx
+      classnorm export runs/animals/seed-0 animals.onnx --encoder-inside
 
     Notes:
       FILE.onnx turns features into scores and probabilities. FILE.prototypes.onnx
       turns descriptors of new classes into prototypes for it. Both are compared
-      with PyTorch before they are written.
+      with PyTorch before they are written. With --encoder-inside, FILE.onnx takes
+      images, resized and cropped as its metadata says, instead of features.
     """
 
     model: ModelArgument
@@ -39,9 +42,15 @@ class Export(Command):
     """File to write; an existing one is replaced."""
     opset: int = 18
     """Version of the ONNX operators, 18 or later; onnxruntime 1.18 and later read 18 to 21."""
+    encoder_inside: Flag = False
+    """Put the image encoder into FILE.onnx: from pixels to scores."""
+    weights: Annotated[Path | None, optional("FILE")] = None
+    """Weights of the encoder, if the model was not trained with the default weights."""
     output: OutputOptions
 
     def run(self) -> None:
+        if self.weights is not None and not self.encoder_inside:
+            raise ConfigError("--weights are those of the encoder; it needs --encoder-inside")
         if self.file.suffix != ".onnx":
             raise ConfigError(f"{self.file}: the name of an ONNX file must end in .onnx")
         model_files(self.model)  # must exist
@@ -49,7 +58,8 @@ class Export(Command):
         from classnorm.scoring.onnx_export import export_onnx
 
         scorer = Scorer.load(self.model, "cpu")
-        files = export_onnx(scorer, self.file, self.opset)
+        encoder = recorded_encoder(read_encoder(self.model), self.weights) if self.encoder_inside else None
+        files = export_onnx(scorer, self.file, self.opset, encoder)
         if len(files) == 1:
             notice(
                 f"no classes can be added to {self.file}: new prototypes of {scorer.method} cannot be exported; "
@@ -71,7 +81,10 @@ class Export(Command):
                 }
             )
             return
-        graphs = ("features → scores", "descriptors → prototypes")
+        graphs = (f"{'features' if encoder is None else 'images'} → scores", "descriptors → prototypes")
         for file, graph in zip(files, graphs, strict=False):
             print(f"wrote {file} ({graph}, {file.stat().st_size / 1e3:,.0f} KB)")
-        print(_HINT.format(file=self.file, width=scorer.d_z), end="")
+        hint = {"name": "features", "content": f"float32 [rows, {scorer.d_z}]"}
+        if encoder is not None:
+            hint = {"name": "images", "content": f"uint8 [rows, {encoder.size}, {encoder.size}, 3], see docs/export.md"}
+        print(_HINT.format(file=self.file, **hint), end="")

@@ -4,6 +4,8 @@
   `probabilities`, both [rows, classes]. Prototypes and seen mask default to the classes of the model. If the model has
   examples, they are in its prototypes, and there is a fourth input, `penalties` [classes], subtracted from the scores
   before the calibration; it is 0 for classes without examples.
+  With the image encoder inside, the first input is `images` [rows, size, size, channels] instead of `features`: bytes
+  of images that are resized and cropped as the metadata says.
 - ``FILE.prototypes.onnx``: `descriptors` [classes, d_a] → `prototypes` [classes, d], for new classes. Descriptors
   default to those of the model.
 
@@ -31,6 +33,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from classnorm.encoders import Encoder
 from classnorm.errors import ConfigError, OutputError
 from classnorm.files import replacing
 from classnorm.methods.method import ZeroShotModel
@@ -69,6 +72,26 @@ class _Scores(nn.Module):
         return scores, (scores / self.temperature).softmax(dim=1)
 
 
+class _ImageScores(_Scores):
+    """Bytes of resized images [rows, size, size, channels], prototypes and seen mask → scores and probabilities."""
+
+    mean: Tensor  # [channels]
+    std: Tensor
+
+    def __init__(self, scorer: Scorer, encoder: Encoder) -> None:
+        super().__init__(scorer)
+        self.encoder = copy.deepcopy(encoder.module).cpu().eval()
+        self.encode = dataclasses.replace(encoder, module=self.encoder).encode
+        self.register_buffer("mean", torch.tensor(encoder.preprocessing.mean))
+        self.register_buffer("std", torch.tensor(encoder.preprocessing.std))
+
+    def forward(
+        self, images: Tensor, prototypes: Tensor, seen: Tensor, penalties: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        pixels = ((images.float() - self.mean) / self.std).permute(0, 3, 1, 2)
+        return super().forward(self.encode(pixels), prototypes, seen, penalties)
+
+
 class _Prototypes(nn.Module):
     """Descriptors → prototypes."""
 
@@ -80,7 +103,7 @@ class _Prototypes(nn.Module):
         return self.model.prototypes(descriptors)
 
 
-def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18) -> list[Path]:
+def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18, encoder: Encoder | None = None) -> list[Path]:
     """Write ``FILE.onnx`` and ``FILE.prototypes.onnx``, and return their paths.
 
     Methods without a formula for the prototype of a new class (generative ones train it) have only the first file: add
@@ -89,6 +112,7 @@ def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18) -> list[Path]
     Args:
         path: name of the first file, ending in ``.onnx``.
         opset: version of the ONNX operators, at least 18.
+        encoder: image encoder to put into the graph, which then takes images instead of features.
     """
     path = Path(path)
     if path.suffix != ".onnx":
@@ -96,7 +120,9 @@ def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18) -> list[Path]
     onnx = _onnx()
     scorer = dataclasses.replace(scorer, model=copy.deepcopy(scorer.model).cpu().eval())
     table = scorer.prototypes()
-    size = table.nbytes + sum(t.numel() * t.element_size() for t in scorer.model.state_dict().values())
+    parts = [scorer.model, *([encoder.module] if encoder is not None else [])]
+    weights = [tensor for part in parts for tensor in part.state_dict().values()]
+    size = table.nbytes + sum(tensor.numel() * tensor.element_size() for tensor in weights)
     if size > _LARGEST:
         raise ConfigError(
             f"the model has {size / 1e9:.1f} GB, an ONNX file at most 2; keep fewer classes (Scorer.only)"
@@ -105,15 +131,23 @@ def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18) -> list[Path]
     defaults: dict[str, npt.NDArray[Any]] = {"prototypes": table, "seen": scorer.seen}
     if scorer.has_examples:
         defaults["penalties"] = penalties(scorer)
+    module: nn.Module
+    if encoder is None:
+        first, example, module = "features", torch.zeros(2, scorer.d_z), _Scores(scorer)
+    else:
+        first, module = "images", _ImageScores(scorer, encoder)
+        shape = (2, encoder.size, encoder.size, len(encoder.preprocessing.mean))
+        example = torch.zeros(shape, dtype=torch.uint8)
     inputs = {
-        "features": torch.zeros(2, scorer.d_z),
+        first: example,
         **{name: torch.from_numpy(array[few]) for name, array in defaults.items()},
     }
     try:
-        scores = _graph(_Scores(scorer), inputs, ["scores", "probabilities"], opset)
+        scores = _graph(module, inputs, ["scores", "probabilities"], opset)
     except RuntimeError as error:
+        what = f"the method {scorer.method}" if encoder is None else f"{scorer.method} with {encoder.name} inside"
         raise ConfigError(
-            f"the method {scorer.method} cannot be exported: ONNX has no form for its logits; predict with PyTorch"
+            f"{what} cannot be exported: ONNX has no form for its scores; predict with PyTorch"
         ) from error
     try:
         descriptors = torch.from_numpy(scorer.descriptors[few])
@@ -122,13 +156,15 @@ def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18) -> list[Path]
         prototypes = None
     graphs = {path: scores}
     about = _about(scorer)
+    if encoder is not None:
+        about["encoder"] = {"name": encoder.name, "preprocessing": dataclasses.asdict(encoder.preprocessing)}
     second = path.with_suffix(".prototypes.onnx")
     if prototypes is not None:
         graphs[second] = prototypes
         _complete(onnx, prototypes, about, {"descriptors": scorer.descriptors})
         about["prototypes_sha256"] = hashlib.sha256(prototypes.SerializeToString(deterministic=True)).hexdigest()
     _complete(onnx, scores, about, defaults)
-    _verify(scorer, scores, prototypes)
+    _verify(scorer, scores, prototypes, encoder)
     with ExitStack() as stack:  # both are written before the first is renamed
         for file, graph in graphs.items():
             stack.enter_context(replacing(file)).write_bytes(graph.SerializeToString(deterministic=True))
@@ -167,7 +203,7 @@ def _about(scorer: Scorer) -> dict[str, Any]:
 def _graph(module: nn.Module, inputs: Mapping[str, Tensor], outputs: Sequence[str], opset: int) -> Any:
     """The ONNX model of a module, for any number of rows and classes; a `RuntimeError` if there is none."""
     rows, classes = torch.export.Dim("rows"), torch.export.Dim("classes")
-    shapes = {name: {0: rows if name == "features" else classes} for name in inputs}
+    shapes = {name: {0: rows if name in ("features", "images") else classes} for name in inputs}
     with _quiet(), torch.inference_mode(False), torch.enable_grad():  # some methods evaluate in blocks without grad
         # Only strict mode traces `len(tensor)` for any length.
         traced = torch.export.export(module.eval(), (), dict(inputs), dynamic_shapes=shapes, strict=True)
@@ -223,16 +259,24 @@ def _complete(onnx: Any, graph: Any, about: dict[str, Any], defaults: dict[str, 
     onnx.checker.check_model(graph, full_check=True)
 
 
-def _verify(scorer: Scorer, scores: Any, prototypes: Any | None) -> None:
-    """Compare with PyTorch on random features and on means of two descriptors, if onnxruntime is installed."""
+def _verify(scorer: Scorer, scores: Any, prototypes: Any | None, encoder: Encoder | None) -> None:
+    """Compare with PyTorch on random features or images and on means of descriptors, if onnxruntime is installed."""
     try:
         import onnxruntime
     except ImportError:
         return
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    features = np.random.default_rng(0).random((5, scorer.d_z), dtype=np.float32)
-    checks: list[tuple[str, Any, Any, Any]] = [("scores", scores, {"features": features}, scorer.scores(features))]
+    generator = np.random.default_rng(0)
+    features = generator.random((5, scorer.d_z), dtype=np.float32)
+    inputs: dict[str, npt.NDArray[Any]] = {"features": features}
+    if encoder is not None:
+        shape = (2, encoder.size, encoder.size, len(encoder.preprocessing.mean))
+        inputs = {"images": generator.integers(0, 256, shape, dtype=np.uint8)}
+        with torch.inference_mode():
+            pixels = encoder.preprocessing.normalize(torch.from_numpy(inputs["images"]))
+            features = dataclasses.replace(encoder, module=encoder.module.eval()).encode(pixels).cpu().numpy()
+    checks: list[tuple[str, Any, Any, Any]] = [("scores", scores, inputs, scorer.scores(features))]
     if prototypes is not None:
         means = (0.5 * (scorer.descriptors + np.roll(scorer.descriptors, 1, axis=0))).astype(np.float32)
         plain = dataclasses.replace(scorer, descriptors=means, examples=Examples(), unlabelled=Examples())

@@ -23,6 +23,7 @@ from classnorm.scoring.classes import described
 from classnorm.scoring.conformal import PredictionSets, prediction_sets
 from classnorm.scoring.examples import Examples, Trust, add_examples, corrected, description_weights, penalties
 from classnorm.scoring.explanation import explain
+from classnorm.scoring.images import image_features
 from classnorm.scoring.novelty import Rejection, novelty, novelty_threshold
 from classnorm.scoring.ranking import Top, top_classes
 from classnorm.scoring.storage import save_scorer, saved_fields
@@ -263,6 +264,14 @@ class Scorer:
     def predict(self, features: Rows) -> list[str]:
         """The name of the best class of each row."""
         return [self.class_names[c] for c in self.top(_checked(features), 1).indices[:, 0]]
+
+    def predict_images(self, images: Sequence[Path | str], weights: Path | str | None = None) -> list[str]:
+        """The name of the best class of each image file, encoded like those that the model was trained on.
+
+        Args:
+            weights: of the encoder, if they are not its default ones.
+        """
+        return self.predict(image_features(self, images, weights))
 
     def explain(self, features: Rows, top: int = 10) -> list[dict[str, Any]]:
         """Why the best class of each row and not the second best, see `scoring.explanation`.
