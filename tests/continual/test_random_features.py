@@ -46,7 +46,8 @@ def joint(stream, name, tasks, projection):
     pairs = np.sort(squared[seen][np.triu_indices(len(seen), 1)])
     kernel = np.exp(-squared / (2 * pairs[(len(pairs) - 1) // 2]))
     predicted = kernel @ np.linalg.solve(kernel[seen] + 0.1 * np.eye(len(seen)), means)
-    return len(rows) / len(seen) * test @ solve @ predicted.T
+    lengths = [np.sqrt((x @ solve * x).sum(axis=1)) for x in (test, predicted)]
+    return test @ solve @ predicted.T / np.outer(*lengths)
 
 
 @each

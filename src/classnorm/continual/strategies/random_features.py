@@ -62,7 +62,7 @@ class RandomFeatureStrategy(Strategy):
     """Accumulates the Gram matrix of the expanded rows and the sum and count of each class; solves."""
 
     Config: ClassVar[type[RandomFeatureConfig]] = RandomFeatureConfig
-    grid = Grid({"ridge": (0.1, 0.3, 1.0, 3.0, 10.0)}, bias=True)
+    grid = Grid({"ridge": (0.3, 1.0, 3.0, 10.0, 30.0)}, bias=True)
     learner_class: ClassVar[type[RandomFeatureLearner]]
     config: RandomFeatureConfig
 
@@ -108,11 +108,11 @@ class RandomFeatureStrategy(Strategy):
     def solve(self, kernel: DescriptorKernel, descriptors: Tensor, seen: Tensor) -> Tensor:
         """The matrix of the learner, from the descriptors [n_seen, d_a] and the numbers of the seen classes."""
 
-    def ridge_solution(self, targets: Tensor) -> Tensor:
-        """(G + λI)⁻¹ T for targets [expansion, m]; the penalty is relative to the mean eigenvalue of G."""
+    def factor(self) -> Tensor:
+        """The Cholesky factor of G + λI; the penalty is relative to the mean eigenvalue of G."""
         penalty = self.config.ridge * self.gram.trace() / len(self.gram)
-        factor = torch.linalg.cholesky(self.gram + penalty * torch.eye(len(self.gram), dtype=torch.float64))
-        return torch.cholesky_solve(targets, factor)
+        factor: Tensor = torch.linalg.cholesky(self.gram + penalty * torch.eye(len(self.gram), dtype=torch.float64))
+        return factor
 
     def state(self) -> dict[str, Tensor]:
         return {"gram": self.gram, "sums": self.sums, "counts": self.counts}

@@ -127,7 +127,7 @@ class RandomFeatureConfig(SolvedConfig):
 
     expansion: int = 2000
     """Number of random features; the Gram matrix takes 8 bytes times its square. RanPAC was published with 10,000."""
-    ridge: float = 0.3
+    ridge: float = 3.0
     """Penalty of the regression, relative to the mean eigenvalue of the Gram matrix."""
     descriptor_power: float = 0.6
     """Power of the descriptors, sign kept; below 1, large values of single attributes count less."""
