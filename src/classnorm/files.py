@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
+import glob
 import hashlib
 import json
 import os
+import platform
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
-from filelock import FileLock
+from filelock import BaseFileLock, FileLock
 
 from classnorm.errors import OutputError
 
 __all__ = ["cache_folder", "digest", "locked", "make_folder", "replacing", "write_json", "write_text"]
+
+
+_MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]  # processes of others have other numbers
+_LONGEST_NAME = 60  # characters of a name within the name of a temporary file
 
 
 def _cannot_write(path: Path, error: OSError) -> OutputError:
@@ -33,14 +38,36 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def locked(folder: Path) -> FileLock:
-    """Return a reentrant lock on `folder` that excludes other processes on this machine.
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a reentrant lock on a file or folder to be written, which excludes other processes.
 
-    The lock file is in the temporary directory, so that run folders contain only results.
+    The lock is a hidden file beside it, so that processes with other temporary directories find it; it is gone when
+    nobody holds it.
     """
-    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:24]
-    locks = make_folder(Path(tempfile.gettempdir()) / f"classnorm-locks-{getpass.getuser()}")
-    return FileLock(locks / f"{name}.lock", is_singleton=True)
+    name = make_folder(path.parent).resolve() / f".{path.name[:_LONGEST_NAME]}.lock"
+    try:
+        lock = FileLock(name, is_singleton=True)
+        while not _is_on_disk(lock.acquire().lock, name):  # its last holder has deleted it meanwhile
+            lock.release()
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    try:
+        yield
+    finally:
+        if lock.lock_counter == 1:
+            with suppress(OSError):
+                name.unlink()  # while it is held: nobody can hold one that is not on the disk
+        lock.release()
+
+
+def _is_on_disk(lock: BaseFileLock, path: Path) -> bool:
+    """Whether the file that is locked is still the one that others would lock."""
+    handle = lock._context.lock_file_fd
+    try:
+        return handle is None or os.fstat(handle).st_ino == path.stat().st_ino
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -52,7 +79,10 @@ def replacing(path: Path) -> Iterator[Path]:
     make_folder(path.parent)
     temporary = None
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=f".tmp{path.suffix}")
+        prefix = f".{path.name[:_LONGEST_NAME]}."
+        _sweep(path.parent, prefix)
+        owner = f"{_MACHINE}-{os.getpid()}."
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix + owner, suffix=f".tmp{path.suffix}")
         os.close(handle)
         temporary = Path(name)
         yield temporary
@@ -68,6 +98,27 @@ def replacing(path: Path) -> Iterator[Path]:
         if temporary is not None:
             with suppress(OSError):
                 temporary.unlink()
+
+
+def _sweep(folder: Path, prefix: str) -> None:
+    """Delete temporary files of this name that a killed process of this machine has left."""
+    for file in folder.glob(f"{glob.escape(prefix)}{_MACHINE}-*.tmp*"):
+        process = file.name.removeprefix(prefix).removeprefix(f"{_MACHINE}-").partition(".")[0]
+        if process.isdecimal() and not _is_alive(int(process)):
+            with suppress(OSError):
+                file.unlink()
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":
+        return True  # there a signal 0 would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def write_text(path: Path, text: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
 from classnorm.cli.flags import as_flags
@@ -61,24 +63,59 @@ _CONTINUE = {
 }
 
 
+_SECONDS = 1.5  # that a command has to stop
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command. A user error prints one line on stderr and exits with code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        with nullcontext() if launch().rank == 0 else _silence():
+        with _stoppable(), nullcontext() if launch().rank == 0 else _silence():
             _dispatch(arguments)
+            sys.stdout.flush()  # here a full disk is an error with a message
     except ClassNormError as error:
         _report(f"error: {as_flags(' '.join(str(error).split()))}")
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         _report(f"interrupted{_CONTINUE.get(arguments[0], '')}")
-        raise SystemExit(130) from None
+        raise SystemExit(128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)) from None
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # no second error when stdout is flushed at exit
+        _forget_output()
         raise SystemExit(141) from None
+    except OSError as error:  # those of files have become errors with a remedy; what remains is the environment
+        _report(f"error: {error.filename or 'cannot go on'}: {error.strerror or error}")
+        _forget_output()
+        raise SystemExit(2) from None
     except MemoryError:
         _report("error: out of memory; use fewer rows, float16 features or a smaller model")
         raise SystemExit(2) from None
+
+
+def _forget_output() -> None:
+    """Let what stdout still holds go nowhere: no second error when it is flushed at exit."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP stop a command as Ctrl-C does, within two seconds."""
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        names = []
+    previous = {name: signal.signal(getattr(signal, name), _stop) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in previous.items():
+            signal.signal(getattr(signal, name), handler)
+
+
+def _stop(number: int, frame: object) -> None:
+    last = threading.Timer(_SECONDS, os._exit, [128 + number])  # if something waits that cannot be interrupted
+    last.daemon = True
+    last.start()
+    raise KeyboardInterrupt(number)
 
 
 @contextmanager
@@ -99,6 +136,10 @@ def _report(message: str) -> None:
 
 
 def _dispatch(arguments: list[str]) -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise ConfigError("the working directory has been deleted; change to another one") from None
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_HELP.format(commands=_listing(_COMMANDS)), end="")
         return

@@ -25,6 +25,7 @@ from classnorm.encoders import Encoder, check_encoder
 from classnorm.encoders.part import PartOf
 from classnorm.encoders.preparation import features_key, refreshed, with_split
 from classnorm.errors import ConfigError
+from classnorm.files import locked
 from classnorm.training import pick_device
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Extract(Command):
         started = time.monotonic()
         if trainable and self.out.suffix == ".npz" and local and self._has_features(table, encoder, finish):
             return
-        with stage_progress("extract", self.output.quiet) as progress:
+        with locked(self.out), stage_progress("extract", self.output.quiet) as progress:
             result = extract(
                 table,
                 encoder,

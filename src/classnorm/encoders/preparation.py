@@ -20,6 +20,7 @@ from classnorm.data.images import image_signature, read_images
 from classnorm.data.validation import stratified
 from classnorm.encoders import Encoder, Preprocessing, describe
 from classnorm.errors import ConfigError, DataError
+from classnorm.files import locked
 from classnorm.progress import OnProgress
 from classnorm.results.run_folder import write_arrays
 
@@ -167,7 +168,8 @@ def prepare(
     if is_new:
         from classnorm.encoders.extraction import extract_features  # PyTorch
 
-        extract_features(table, encoder, bundle, device=device, strict=strict, finish=finish, progress=progress)
+        with locked(bundle):
+            extract_features(table, encoder, bundle, device=device, strict=strict, finish=finish, progress=progress)
     dataset = load_bundle(bundle)
     skipped = json.loads(dataset.provenance.get("skipped", "{}"))
     readable = table.take(np.flatnonzero(~np.isin(table.files, list(skipped)))) if skipped else table

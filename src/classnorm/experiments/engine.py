@@ -11,20 +11,24 @@ import copy
 import dataclasses
 import os
 import shutil
+import signal
 import tempfile
 import threading
+import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
 
 import joblib
 import numpy as np
+from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.backend import resource_tracker
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
@@ -119,10 +123,14 @@ class Engine:
         with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=threads):
             work = joblib.delayed(_perform_in_worker)
             mapped = (dataclasses.replace(task, dataset=_mapped(task.dataset)) for task in tasks)  # type: ignore[type-var]
-            joblib.Parallel(batch_size=1)(
-                work(LoadedPlugins(), light, root / task.name, threads)
-                for task, light in zip(tasks, mapped, strict=True)
-            )
+            try:
+                joblib.Parallel(batch_size=1)(
+                    work(LoadedPlugins(), light, root / task.name, threads)
+                    for task, light in zip(tasks, mapped, strict=True)
+                )
+            except KeyboardInterrupt:
+                get_reusable_executor().shutdown(wait=False, kill_workers=True)  # what they do is done again
+                raise
 
     def together(self, function: Callable[[Item], Outcome], items: Iterable[Item]) -> list[Outcome]:
         """Call a function that runs tasks for each item: one after another, or on Ray all at once to fill the cluster.
@@ -243,7 +251,22 @@ def _survives(engine: Engine, tasks: Sequence[Task], root: Path) -> bool:
 
 def _perform_in_worker(plugins: LoadedPlugins, task: Task, folder: Path, threads: int) -> None:
     """Run a task in a worker process. Unpickling `plugins`, the first argument, loads them before the task."""
+    _serve_parent()
     perform(task, folder, threads)
+
+
+@cache
+def _serve_parent() -> None:
+    """End this worker when its parent ends, however it does, and leave Ctrl-C to the parent."""
+    parent = os.getppid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def perform(task: Task, folder: Path, threads: int | None) -> None:
@@ -313,4 +336,4 @@ def _files(dataset: ZeroShotDataset, task: Any) -> dict[str, bytes]:
         folder = Path(scratch) / "task"
         perform(complete, folder, 1)
         order = sorted(folder.iterdir(), key=lambda path: path.name == complete.marker)
-        return {path.name: path.read_bytes() for path in order if path.is_file()}
+        return {path.name: path.read_bytes() for path in order if path.is_file() and not path.name.startswith(".")}

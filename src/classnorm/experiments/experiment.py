@@ -80,6 +80,8 @@ def run(
     """
     with locked(folder) if processes.is_first else nullcontext():
         if processes.from_first(resume and _is_finished(experiment, folder)):
+            if processes.is_first:
+                shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # of a process killed at the very end
             return Result.read(folder)
         experiment.config.check()
         check_parallel(experiment.method, processes.count)
