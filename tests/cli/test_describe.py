@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from classnorm.data import ZeroShotDataset
+from classnorm.data.descriptions import read_descriptions
 from classnorm.data.table_files import read_descriptors
+from classnorm.encoders import describe
 from classnorm.errors import DataError
+from classnorm.methods import METHODS
 
 Command = Callable[..., Any]
 
@@ -124,3 +128,16 @@ def test_the_closest_spelling_is_suggested(
     other = write(tmp_path / "other.csv", "name,a\nokapia,1\nowl,2\n")
     outcome = classnorm("describe", animals, "--attributes", other, "--out", tmp_path / "x.npz")
     assert "did you mean 'okapia'?" in outcome.err
+
+
+def test_text_and_attributes_get_a_kernel_each_without_being_asked(
+    classnorm: Command, bag_of_words: Any, animals: Path, attributes: Path, tmp_path: Path
+) -> None:
+    assert classnorm("describe", animals, "--attributes", attributes, "--out", tmp_path / "both.npz").code == 0
+    both = describe(read_descriptions(tmp_path / "both.npz"))
+    assert both.blocks == (both.table.shape[1] - 2, 2)
+    n, features = len(both.names), np.random.default_rng(0).random((12, 4))
+    data = ZeroShotDataset.from_arrays(
+        features, np.arange(12) % n, both.table, both.names, train=np.arange(12), provenance=both.provenance
+    )
+    assert METHODS["kernel"].recipes["reference"](data).blocks == f"{both.blocks[0]},2"

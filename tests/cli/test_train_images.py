@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from classnorm.data import load
-from classnorm.encoders import extraction, load_encoder
+from classnorm.encoders import encode_images, extraction, frozen_encoder, load_encoder
 
 Command = Callable[..., Any]
 Train = Callable[..., Any]
@@ -393,3 +393,22 @@ def test_a_folder_with_a_class_that_the_model_does_not_know_is_refused(
     write_image(tmp_path / "photos" / "red_baar" / "one.png")
     outcome = classnorm("evaluate", out / "seed-0", tmp_path / "photos")
     assert outcome.code == 2 and "class 'red_baar'" in outcome.err and "did you mean 'red_bar'?" in outcome.err
+
+
+def test_several_encoders_and_mirror_images_are_recorded_and_used_again_by_predict(
+    classnorm: Command, train: Train, shapes: Path, out: Path
+) -> None:
+    assert train("--encoder", "convnet+convnet-gray", "--flip").code == 0
+    record = json.loads((out / "seed-0" / "encoder.json").read_text())
+    assert [part["flip"] for part in record["parts"]] == [True, True]
+    model = json.loads((out / "seed-0" / "model.json").read_text())
+    assert model["config"]["feature_blocks"] == "128,128"  # each encoder has its own geometry
+    data = load(out / "features.npz")
+    picture = shapes / data.image_files[0]
+    features = frozen_encoder("convnet+convnet-gray", 32, flip=True)
+    expected, _ = encode_images([picture], features)
+    np.testing.assert_allclose(data.features[0], expected[0], rtol=1e-4, atol=1e-5)
+    named = classnorm("predict", out / "seed-0", picture, "--encoder", "convnet+convnet-gray", "--size", 32)
+    assert classnorm("predict", out / "seed-0", picture).out == named.out != ""
+    assert "using the features" in train("--encoder", "convnet+convnet-gray", "--flip").err
+    assert "using the features" not in train("--encoder", "convnet+convnet-gray").err

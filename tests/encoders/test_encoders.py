@@ -171,3 +171,49 @@ def test_a_missing_package_is_one_line_that_names_the_extra(
         load_encoder(name)
     assert "\n" not in str(caught.value)
     assert f"needs {missing}; pip install 'classnorm[{extra}]'" in str(caught.value)
+
+
+def encoded(encoder: Encoder, images: np.ndarray) -> torch.Tensor:
+    with torch.inference_mode():
+        return encoder.encode(encoder.preprocess(images))
+
+
+def test_joined_encoders_have_the_features_of_each_side_by_side() -> None:
+    images = noise(3, 70)
+    both = frozen_encoder("convnet+convnet-gray", 40)
+    alone = [frozen_encoder(name, 40) for name in ("convnet", "convnet-gray")]
+    assert (both.name, both.d_z, both.weights) == ("convnet+convnet-gray", 256, "random + random")
+    expected = torch.cat([encoded(encoder, images) for encoder in alone], dim=1)
+    torch.testing.assert_close(encoded(both, images), expected, rtol=0, atol=0)
+    again = recorded_encoder(json.loads(json.dumps(both.record())))
+    torch.testing.assert_close(encoded(again, images), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["convnet", "convnet+convnet-gray"])
+def test_with_flip_the_mirror_image_has_the_same_features(name: str) -> None:
+    images = noise(3, 40)
+    plain, flipped = frozen_encoder(name, 40), frozen_encoder(name, 40, flip=True)
+    mirrored = np.ascontiguousarray(images[:, :, ::-1])
+    mean = (encoded(plain, images) + encoded(plain, mirrored)) / 2
+    torch.testing.assert_close(encoded(flipped, images), mean, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(encoded(flipped, mirrored), mean, rtol=1e-5, atol=1e-6)
+    assert flipped.record() != plain.record()  # features are cached under it
+    again = recorded_encoder(json.loads(json.dumps(flipped.record())))
+    torch.testing.assert_close(encoded(again, images), mean, rtol=1e-5, atol=1e-6)
+
+
+def test_joined_encoders_refuse_what_is_of_one_encoder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="`weights` are of one encoder"):
+        frozen_encoder("convnet+convnet-gray", 32, tmp_path / "mine.pth")
+    with pytest.raises(ConfigError, match="cannot be trained together"):
+        load_encoder("convnet+convnet-gray", 32)
+    with pytest.raises(ConfigError, match="unknown encoder 'convnet-grey'"):
+        frozen_encoder("convnet+convnet-grey", 32)
+    with pytest.raises(ConfigError, match="`flip` would mix"):
+        frozen_encoder("convnet", 32, flip=True).with_maps()
+
+
+def test_images_smaller_than_in_training_are_warned_of(lite0: Encoder) -> None:
+    assert lite0.small is not None and "images of 224 px; at 64 px" in lite0.small
+    assert replace(lite0, preprocessing=lite0.preprocessing.at(224)).small is None
+    assert load_encoder("convnet", 16).small is None  # not trained on any

@@ -157,3 +157,13 @@ def test_invalid_settings_are_refused(bad):
 def test_moments_of_another_power_are_refused():
     with pytest.raises(ConfigError, match="power"):
         FeatureGeometry(24, power=0.5).fit_moments(FeatureMoments(24, power=1.0))
+
+
+def test_blocks_are_mapped_each_for_itself_and_have_the_same_length():
+    rows = torch.rand(80, 14, generator=torch.Generator().manual_seed(3)) * torch.arange(1, 15)
+    labels = torch.arange(80) % 5
+    both = FeatureGeometry(14, 4, within=0.5, blocks=(9, 5)).fit(rows, labels)
+    alone = [FeatureGeometry(part.shape[1], 4, within=0.5).fit(part, labels) for part in (rows[:, :9], rows[:, 9:])]
+    expected = torch.cat([alone[0](rows[:, :9]), alone[1](rows[:, 9:])], dim=1) / 2**0.5
+    # Eigenvectors are determined up to sign.
+    torch.testing.assert_close(both(rows) @ both(rows).T, expected @ expected.T, rtol=1e-4, atol=1e-5)

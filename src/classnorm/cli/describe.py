@@ -74,5 +74,5 @@ class Describe(Command):
             f"wrote {self.out}: {counted(classes, 'class')}, {counted(dimensions, 'dimension')}",
             quiet=self.output.quiet,
         )
-        if len(descriptors.blocks) > 1:
+        if len(descriptors.blocks) > 1 and self.out.suffix != ".npz":  # which records them
             notice(f"for --method kernel: --blocks {','.join(map(str, descriptors.blocks))}", quiet=self.output.quiet)

@@ -29,9 +29,12 @@ class ImageOptions:
     """Encoder of the images and descriptions of their classes."""
 
     encoder: Annotated[str, tyro.conf.arg(metavar="NAME")] = "efficientnet-lite0"
-    """efficientnet-lite0, -lite1, -lite2, resnet18, convnet, convnet-gray, or hf:ID or hf:FOLDER (transformers)."""
+    """efficientnet-lite0, -lite1, -lite2, resnet18, convnet, convnet-gray, or hf:ID or hf:FOLDER (transformers); join
+    several by + to have their features side by side."""
     size: Annotated[int | None, optional("PX")] = None
-    """Side of the encoder's input in pixels (default: set by the encoder)."""
+    """Side of the encoder's input in pixels (default: set by the encoder, and best left so)."""
+    flip: Flag = False
+    """Average the features of each image with those of its mirror image, in twice the time."""
     weights: Annotated[Path | None, optional("FILE")] = None
     """Other weights for the encoder: a .safetensors or .pth file, or a folder for a transformers model."""
     descriptions: Annotated[str | None, optional("FILE")] = None
@@ -92,7 +95,9 @@ class ImageOptions:
         return described(table, self.descriptions, self.text_encoder, self.template, cache=cache, tell=tell)
 
     def load_encoder(self, tell: Callable[[str], None]) -> Encoder:
-        encoder = frozen_encoder(self.encoder, self.size, self.weights)
+        encoder = frozen_encoder(self.encoder, self.size, self.weights, self.flip)
+        if encoder.small is not None:
+            tell(f"{encoder.small}; leave out --size")
         if encoder.weights == "random":
             tell(f"{encoder.name} is not trained: its features are random filters; see --weights")
         return encoder

@@ -36,6 +36,7 @@ _NAME_COLUMNS = ("name", "class", "class_name", "classname", "label", "species",
 _SUFFIXES = (".txt", ".csv", ".parquet", ".json", ".npz", ".npy")
 _PROVENANCE = (
     "attributes",
+    "descriptor_blocks",
     *TEXT_PROVENANCE,
 )  # of descriptors, not of features
 _SHOWN = 3  # names in a message

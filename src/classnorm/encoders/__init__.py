@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ __all__ = [
     "check_encoder",
     "describe",
     "encode_images",
+    "encoder_names",
     "extract_features",
     "extract_folder",
     "frozen_encoder",
@@ -69,10 +70,24 @@ def check_encoder(name: str, size: int | None = None) -> None:
     """Raise a `ConfigError` for an unknown encoder or a size that is too small."""
     if size is not None and size < _SMALLEST:
         raise ConfigError(f"size {size} px is too small for an encoder; it must be at least {_SMALLEST}")
-    if size is not None and size > _LARGEST:
-        raise ConfigError(f"size {str(size)[:30]} px is too large for an encoder; it must be at most {_LARGEST}")
-    if not name.startswith("hf:") and name not in ENCODERS:
-        raise unknown_name("encoder", name, [*ENCODERS, "hf:ID-OR-FOLDER"])
+    for part in encoder_names(name):
+        if not part.startswith("hf:") and part not in ENCODERS:
+            raise unknown_name("encoder", part, [*ENCODERS, "hf:ID-OR-FOLDER"])
+
+
+def encoder_names(name: str) -> list[str]:
+    """The names of encoders joined by +, which folders may have in their names, too.
+
+    >>> encoder_names("efficientnet-lite0+hf:models/a+b+resnet18")
+    ['efficientnet-lite0', 'hf:models/a+b', 'resnet18']
+    """
+    parts: list[str] = []
+    for part in name.split("+"):
+        if parts and parts[-1].startswith("hf:") and not part.startswith("hf:") and part not in ENCODERS:
+            parts[-1] += f"+{part}"
+        else:
+            parts.append(part)
+    return parts
 
 
 def load_encoder(name: str, size: int | None = None, weights: str | Path | None = None) -> Encoder:
@@ -83,14 +98,32 @@ def load_encoder(name: str, size: int | None = None, weights: str | Path | None 
         weights: file (`.safetensors` or `.pth`; for hf a folder) to use instead of the default weights.
     """
     check_encoder(name, size)
+    if len(encoder_names(name)) > 1:
+        raise ConfigError(f"encoder {name}: several encoders cannot be trained together; name one")
     loader = ENCODERS[name] if name in ENCODERS else Late(f"{__name__}.huggingface", "load_huggingface")
     encoder: Encoder = loader(name, size, None if weights is None else Path(weights))
     return encoder
 
 
-def frozen_encoder(name: str, size: int | None = None, weights: str | Path | None = None) -> Encoder:
-    """Load an encoder for inference. Encoders without trained weights get the same random weights every time."""
+def frozen_encoder(
+    name: str, size: int | None = None, weights: str | Path | None = None, flip: bool = False
+) -> Encoder:
+    """Load an encoder for inference. Encoders without trained weights get the same random weights every time.
+
+    Args:
+        name: of one encoder, or of several joined by +, whose features are side by side.
+        flip: average the features of each image with those of its mirror image.
+    """
     check_encoder(name, size)
+    names = encoder_names(name)
+    if weights is not None and len(names) > 1:
+        raise ConfigError(f"encoder {name}: `weights` are of one encoder; leave them out")
+    encoders = [_seeded_encoder(part, size, weights) for part in names]
+    encoder = encoders[0] if len(encoders) == 1 else _joined(encoders)
+    return encoder.with_flip() if flip else encoder
+
+
+def _seeded_encoder(name: str, size: int | None, weights: str | Path | None) -> Encoder:
     import torch
 
     with torch.random.fork_rng(devices=[]):
@@ -98,8 +131,18 @@ def frozen_encoder(name: str, size: int | None = None, weights: str | Path | Non
         return load_encoder(name, size, weights)
 
 
+def _joined(parts: Sequence[Encoder]) -> Encoder:
+    from classnorm.encoders.joined import joined  # PyTorch
+
+    return joined(parts)
+
+
 def recorded_encoder(record: Mapping[str, Any], weights: str | Path | None = None) -> Encoder:
     """Load the encoder described by `record`, from `Encoder.record`; weights and preprocessing must be the same."""
+    if "parts" in record:
+        if weights is not None:
+            raise ConfigError(f"encoder {record['name']}: `weights` are of one encoder; leave them out")
+        return _joined([recorded_encoder(part) for part in record["parts"]])
     encoder = frozen_encoder(record["name"], record["preprocessing"]["crop"], weights)
     return same_encoder(encoder, record)
 
@@ -108,6 +151,9 @@ def same_encoder(encoder: Encoder, record: Mapping[str, Any]) -> Encoder:
     """Return `encoder`, with maps if recorded; raise a `ModelError` unless it matches `record`, of `Encoder.record`."""
     if encoder.name != record["name"]:
         raise ModelError(f"encoder {encoder.name} is not the one that the features were made with, {record['name']}")
+    if "parts" in record:
+        encoders = getattr(encoder, "parts", ())
+        return _joined([same_encoder(*pair) for pair in zip(encoders, record["parts"], strict=True)])
     if encoder.record()["sha256"] != record["sha256"]:
         raise ModelError(
             f"encoder {encoder.name} has other weights ({encoder.weights}) than when the features were made "
@@ -118,4 +164,5 @@ def same_encoder(encoder: Encoder, record: Mapping[str, Any]) -> Encoder:
             f"encoder {encoder.name} prepares images otherwise than when the features were made, at "
             f"{record['preprocessing']['crop']} px; leave out `encoder` and `size`"
         )
+    encoder = encoder.with_flip() if record.get("flip") else encoder
     return encoder.with_maps() if "maps" in record else encoder

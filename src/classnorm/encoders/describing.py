@@ -63,7 +63,8 @@ def describe(
         if templates:
             raise ConfigError(f"{descriptions.where}: holds numbers, which no template can frame; leave it out")
         table, source = descriptions.table, {"attributes": Path(descriptions.where).name, **descriptions.provenance}
-        return Descriptors(descriptions.names, table, descriptions.columns, (table.shape[1],), source)
+        blocks = tuple(map(int, source.get("descriptor_blocks", str(table.shape[1])).split(",")))
+        return Descriptors(descriptions.names, table, descriptions.columns, blocks, source)
     loaded = load_text_encoder(encoder)
     key = digest([descriptions.names, descriptions.sentences, list(templates), loaded.record()])
     cached = None if cache is None else _read_cache(cache, key)
@@ -83,12 +84,14 @@ def join(first: Descriptors, second: Descriptors, source: str, where: str) -> De
     `where` are the files of `first` and `second`, for error messages.
     """
     positions = match_names(first.names, source, second.names, where)
+    blocks = (*first.blocks, *second.blocks)
+    sizes = {"descriptor_blocks": ",".join(map(str, blocks))}  # each gets a kernel of its own
     return Descriptors(
         first.names,
         np.concatenate([_unit(first.table), _unit(second.table[positions])], axis=1),
         (*first.columns, *second.columns),
-        (*first.blocks, *second.blocks),
-        {**first.provenance, "joined": json.dumps(second.provenance)},
+        blocks,
+        {**first.provenance, "joined": json.dumps(second.provenance), **sizes},
     )
 
 

@@ -44,4 +44,4 @@ def load_efficientnet_lite(name: str, size: int | None = None, weights: Path | N
     load_weights(net, weights)
     net._fc = nn.Identity()  # drop the ImageNet classifier
     preprocessing = Preprocessing(int(native / _CROP), native, (127.0,) * 3, (128.0,) * 3).at(size)
-    return Encoder(name, _EfficientNetLite(net), preprocessing, 1280, weights.name)
+    return Encoder(name, _EfficientNetLite(net), preprocessing, 1280, weights.name, native=native)

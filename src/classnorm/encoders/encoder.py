@@ -31,6 +31,8 @@ class Encoder:
     d_z: int
     weights: str  # their source
     grid: tuple[int, int] | None = None  # height and width of feature maps; None for pooled features
+    flip: bool = False  # features are the mean of those of the image and of its mirror image
+    native: int | None = None  # side of the images that the network was trained on
 
     @property
     def size(self) -> int:
@@ -50,6 +52,8 @@ class Encoder:
         """The same network, whose features are its last map before pooling: [n, height · width · channels]."""
         import torch
 
+        if self.flip:
+            raise ConfigError("feature maps have positions, which `flip` would mix; leave it out")
         if not hasattr(self.module, "maps"):
             raise ConfigError(f"encoder {self.name} has no feature maps; use efficientnet-lite0 or another one")
         side = self.size
@@ -60,8 +64,21 @@ class Encoder:
 
     def encode(self, images: Tensor) -> Tensor:
         """[n, channels, size, size] → [n, d_z]."""
-        features: Tensor = self.module(images) if self.grid is None else _maps(self.module, images).flatten(1)
-        return features
+        if self.grid is not None:
+            return _maps(self.module, images).flatten(1)
+        features: Tensor = self.module(images)
+        return (features + self.module(images.flip(-1))) / 2 if self.flip else features
+
+    def with_flip(self) -> Encoder:
+        """The same network, whose features are averaged over the image and its mirror image."""
+        return replace(self, flip=True)
+
+    @property
+    def small(self) -> str | None:
+        """A warning if images are smaller than those that the network was trained on."""
+        if self.native is None or self.size >= self.native:
+            return None
+        return f"{self.name} was trained on images of {self.native} px; at {self.size} px its features are worse"
 
     @property
     def maps(self) -> str | None:
@@ -84,6 +101,7 @@ class Encoder:
             "d_z": self.d_z,
             "preprocessing": asdict(self.preprocessing),
             **({} if self.maps is None else {"maps": self.maps}),
+            **({"flip": True} if self.flip else {}),
         }
 
 

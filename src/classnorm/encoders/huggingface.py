@@ -96,14 +96,16 @@ def load_huggingface(name: str, size: int | None = None, weights: Path | None = 
     model, processor, pooled = load_pretrained(name, "transformers", source, "AutoImageProcessor")
     vision = getattr(model, "vision_model", model)  # the image part of models of images and text
     module = _Backbone(vision, pooled).eval()
-    preprocessing = _preprocessing(processor.to_dict(), source).at(size)
+    native = _preprocessing(processor.to_dict(), source)
+    preprocessing = native.at(size)
     try:
         with torch.inference_mode():
             d_z = module(torch.zeros(1, 3, preprocessing.crop, preprocessing.crop)).shape[1]
     except Exception as error:  # models raise many types on inputs they do not support
         raise ModelError(f"{source}: gives no image features at {preprocessing.crop} px ({error})") from error
     revision = getattr(model.config, "_commit_hash", None)
-    return Encoder(name, module, preprocessing, d_z, f"{source}@{revision}" if revision else source)
+    weights_of = f"{source}@{revision}" if revision else source
+    return Encoder(name, module, preprocessing, d_z, weights_of, native=native.crop)
 
 
 def load_pair(name: str, source: str, encoder: Encoder) -> tuple[Tensor, float]:

@@ -9,7 +9,8 @@ the matrix decomposed is an inverse, whose eigenvalues are of one size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 import torch
@@ -134,6 +135,8 @@ class FeatureGeometry(nn.Module):
         shrinkage: s, from 0 to 1.
         whitening: from 0 to 0.5.
         within: from 0 to 1; above 0, fitting requires labels.
+        blocks: sizes of parts of the features, such as those of several encoders. Each part is mapped for itself, to at
+            most `dimensions` directions, and all have the same length; by default all features are one part.
 
     Shapes: [n, d_z] → [n, k], unit length.
 
@@ -153,14 +156,17 @@ class FeatureGeometry(nn.Module):
         shrinkage: float = 0.3,
         whitening: float = 0.35,
         within: float = 0.0,
+        blocks: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.dimensions, self.power = dimensions, power
         self.shrinkage, self.whitening, self.within = shrinkage, whitening, within
         shares = dict.fromkeys(("shrinkage", "whitening", "within"), (0, 1))
         require(self, positive=["dimensions", "power"], between=shares)
+        self.blocks = list(blocks) or [d_z]
+        self.widths = [min(dimensions, size) for size in self.blocks]
         self.register_buffer("mean", torch.zeros(d_z))
-        self.register_buffer("projection", torch.zeros(d_z, min(dimensions, d_z)))
+        self.register_buffer("projection", torch.zeros(d_z, sum(self.widths)))
 
     def fit(self, features: Tensor, labels: Tensor | None = None) -> Self:
         """Fit on training rows [n, d_z] with labels [n]."""
@@ -180,20 +186,34 @@ class FeatureGeometry(nn.Module):
         covariance = moments.covariance(self.within)
         if noise is not None:
             covariance += noise
+        self.mean.copy_(moments.mean)
+        self.projection.zero_()
+        row = column = 0
+        for size, width in zip(self.blocks, self.widths, strict=True):
+            part = slice(row, row + size)
+            self.projection[part, column : column + width] = self._directions(covariance[part, part], width)
+            row, column = row + size, column + width
+        return self
+
+    def _directions(self, covariance: Tensor, k: int) -> Tensor:
+        """[d, k], scaled."""
         average = covariance.trace() / len(covariance)
-        values, vectors = leading(covariance, self.projection.shape[1], exactly=self.shrinkage < _SHRUNK)
+        values, vectors = leading(covariance, k, exactly=self.shrinkage < _SHRUNK)
         values = (1 - self.shrinkage) * values + self.shrinkage * average
         floor = max(float(values[0]) * 1e-10, 1e-30)
-        self.mean.copy_(moments.mean)
-        self.projection.copy_(vectors * values.clamp(min=floor) ** -self.whitening)
-        return self
+        directions: Tensor = vectors * values.clamp(min=floor) ** -self.whitening
+        return directions
 
     def forward(self, features: Tensor) -> Tensor:
         return self.place(signed_power(features, self.power))
 
     def place(self, powered: Tensor) -> Tensor:
         """The map after the power, for features that already have it, like class means of powered rows."""
-        return F.normalize((powered - self.mean) @ self.projection, dim=-1)
+        placed = (powered - self.mean) @ self.projection
+        if len(self.blocks) == 1:
+            return F.normalize(placed, dim=-1)
+        parts = [F.normalize(part, dim=-1) for part in torch.split(placed, self.widths, dim=-1)]
+        return torch.cat(parts, dim=-1) / math.sqrt(len(parts))
 
 
 def leading(covariance: Tensor, k: int, exactly: bool = False) -> tuple[Tensor, Tensor]:

@@ -150,6 +150,17 @@ class Preprocessing(TypedDict):
     std: list[float]
 
 
+class PartRecord(TypedDict):
+    """One of several encoders in `encoder.json`."""
+
+    name: str
+    weights: str
+    sha256: str
+    d_z: int
+    preprocessing: Preprocessing
+    flip: NotRequired[bool]
+
+
 class EncoderRecord(TypedDict):
     """`encoder.json`."""
 
@@ -157,6 +168,8 @@ class EncoderRecord(TypedDict):
     weights: str
     sha256: str
     preprocessing: Preprocessing
+    flip: NotRequired[bool]
+    parts: NotRequired[list[PartRecord]]
 
 
 class CellShape(TypedDict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.methods.method import Recipes, TrainedMethodConfig, late_method
 from classnorm.methods.settings.parts import GeometryConfig, ScaleConfig
@@ -30,6 +31,8 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
     """Bandwidth of the Gaussian kernel, relative to the median squared distance between seen classes."""
     blocks: str = ""
     """Sizes of descriptor parts with separate kernels, like 312,384 for attributes and text; empty is one kernel."""
+    feature_blocks: str = added_setting("")
+    """Sizes of feature parts with separate geometries, as of several encoders; empty is one geometry."""
     landmarks: int = 2000
     """Largest number of seen classes that span the kernel's feature space; larger sets are sampled by the seed."""
     closed_form: bool = False
@@ -66,19 +69,43 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
 
     def block_sizes(self, d_a: int) -> list[int]:
         """Sizes of the descriptor parts."""
-        try:
-            sizes = [int(part) for part in self.blocks.split(",")] if self.blocks else [d_a]
-        except ValueError:
-            sizes = []
-        if sum(sizes) != d_a or min(sizes, default=0) < 1:
-            raise ConfigError(f"blocks is {self.blocks!r}; give sizes that add up to the {d_a} descriptor dimensions")
-        return sizes
+        return _sizes(self.blocks, d_a, "blocks", "descriptor")
+
+    def feature_parts(self, d_z: int) -> list[int]:
+        """Sizes of the feature parts with separate geometries."""
+        return _sizes(self.feature_blocks, d_z, "feature_blocks", "feature")
 
 
-_BEST = KernelConfig(descriptor_power=0.75, within=0.875, error_share=0.5, closed_share=0.25, hubness=0.05)
+def _sizes(text: str, total: int, setting: str, kind: str) -> list[int]:
+    try:
+        sizes = [int(part) for part in text.split(",")] if text else [total]
+    except ValueError:
+        sizes = []
+    if sum(sizes) != total or min(sizes, default=0) < 1:
+        raise ConfigError(f"{setting} is {text!r}; give sizes that add up to the {total} {kind} dimensions")
+    return sizes
+
+
+def _of(dataset: ZeroShotDataset) -> KernelConfig:
+    """The same for all data, with the parts of features and descriptors that are recorded with it."""
+    parts = (dataset.encoder_record or {}).get("parts", ())
+    sizes = [int(part["d_z"]) for part in parts]
+    feature_blocks = ",".join(map(str, sizes)) if sum(sizes) == dataset.d_z else ""
+    blocks = dataset.provenance.get("descriptor_blocks", "")
+    return KernelConfig(
+        descriptor_power=0.75,
+        within=0.875,
+        error_share=0.5,
+        closed_share=0.25,
+        hubness=0.05,
+        feature_blocks=feature_blocks,
+        blocks=blocks if blocks and sum(map(int, blocks.split(","))) == dataset.d_a else "",
+    )
+
+
 RECIPES: Recipes = {
-    "reference": lambda dataset: _BEST,
-    "closed-form": lambda dataset: _BEST.replace(closed_form=True),
+    "reference": _of,
+    "closed-form": lambda dataset: _of(dataset).replace(closed_form=True),
     "earlier": lambda dataset: KernelConfig(),
 }
 SPACE: Space = {

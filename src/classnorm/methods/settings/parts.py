@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -74,11 +75,16 @@ class GeometryConfig:
         shares = dict.fromkeys(("shrinkage", "whitening", "within", "hubness"), (0, 1))
         require(self, positive=["power"], at_least={"dimensions": 2}, between=shares)
 
+    def feature_parts(self, d_z: int) -> Sequence[int]:
+        """Sizes of the feature parts with separate geometries."""
+        return [d_z]
+
     def build_geometry(self, d_z: int) -> FeatureGeometry:
         """An unfitted geometry with these settings."""
         from classnorm.nn import FeatureGeometry
 
-        return FeatureGeometry(d_z, self.dimensions, self.power, self.shrinkage, self.whitening, self.within)
+        shape = self.dimensions, self.power, self.shrinkage, self.whitening, self.within
+        return FeatureGeometry(d_z, *shape, self.feature_parts(d_z))
 
 
 @dataclass(frozen=True, kw_only=True)
