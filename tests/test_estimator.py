@@ -55,6 +55,25 @@ def mutable(fitted):
     return copy.deepcopy(fitted)
 
 
+def test_labelled_rows_correct_their_classes_and_may_bring_new_ones(mutable, data):
+    (X, y), (X_test, y_test) = data["calibration"], data["test"]
+    unseen = np.isin(y, data["table"].index[~data["seen"]])
+    before = mutable.score(X_test, y_test)
+    assert mutable.adapt(X[unseen], y[unseen]) is mutable
+    assert mutable.score(X_test, y_test) > before
+    expected = mutable.scorer_.add_examples(X[:3], ["aardvark"] * 3).only(["aardvark", *mutable.classes_])
+    mutable.adapt(X[:3], ["aardvark"] * 3)
+    assert list(mutable.classes_[:2]) == ["aardvark", "bird 00"] and not mutable.seen_mask_[0]
+    np.testing.assert_allclose(mutable.decision_function(X_test[:5]), expected.scores(X_test[:5]))
+
+
+def test_unlabelled_rows_make_a_transductive_classifier(mutable, data):
+    X, _ = data["test"]
+    expected = mutable.scorer_.adapt(X, force=True).scores(X)
+    np.testing.assert_allclose(mutable.adapt(X, force=True).decision_function(X), expected)
+    assert mutable.scorer_.unlabelled.names
+
+
 @pytest.mark.parametrize("load", [load_iris, load_wine])
 def test_without_descriptors_it_is_an_ordinary_classifier(load):
     X, y = load(return_X_y=True)

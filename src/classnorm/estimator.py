@@ -270,6 +270,28 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     @_value_errors()
+    def adapt(self, X: Any, y: Any = None, force: bool = False) -> Self:
+        """Learn from a few more rows without training; see docs/few-shot.md.
+
+        With labels, the rows correct the prototypes of their classes; a label that is not in `classes_` is a new class
+        without a descriptor. Without labels, the classifier becomes *transductive*: it has seen these rows.
+
+        Args:
+            force: learn from unlabelled rows even if validation found that they would not help.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X)
+        if y is None:
+            self.scorer_ = self.scorer_.adapt(rows, force)
+            return self
+        labels = column_or_1d(y)
+        joined = joined_classes(self.classes_, list(dict.fromkeys(labels.tolist())))
+        scorer = self.scorer_.add_examples(rows, [str(label) for label in labels.tolist()], "X and y")
+        self.scorer_ = scorer.only([str(label) for label in joined.tolist()])
+        self.classes_, self.seen_mask_ = joined, self.scorer_.seen
+        return self
+
+    @_value_errors()
     def calibrate(self, X: Any, y: Any) -> Self:
         """Choose the bias of seen classes and the temperature on rows that were not used for training.
 

@@ -23,6 +23,7 @@ _COMMANDS = {
     "evaluate": ("evaluate:Evaluate", "score a saved model on a dataset"),
     "predict": ("predict:Predict", "classify images or features, also into new classes"),
     "explain": ("explain:Explain", "say which attributes speak for an answer"),
+    "adapt": ("adapt:Adapt", "learn from a few labelled or from unlabelled pictures"),
     "add-class": ("add_class:AddClass", "add classes to a model for good"),
     "suggest": ("suggest:Suggest", "say which pictures to label, which classes to describe better"),
     "search": ("search:Search", "choose hyperparameters on validation classes"),

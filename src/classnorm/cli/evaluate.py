@@ -126,6 +126,7 @@ class Evaluate(Command):
                     "method": scorer.method,
                     "calibration": str(scorer.calibration),
                     "average": self.average,
+                    "transductive": bool(scorer.unlabelled.names),
                     "scores": {name: json_number(scores[name]) for name in scores},
                 }
             )
@@ -134,6 +135,10 @@ class Evaluate(Command):
         row = [number_text(scores[name]) for name in SCORES]
         print_table(rich_table(Table.of(f"{self.model} on {name}, percent", header, [row])))
         print(f"averaged over {'classes' if self.average == 'class' else 'samples'}; calibration: {scorer.calibration}")
+        if scorer.unlabelled.names:
+            print(
+                "transductive: the model has seen unlabelled pictures; compare only with others that have seen the same"
+            )
 
 
 def _has_images(path: Path) -> bool:

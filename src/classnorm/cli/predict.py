@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
+from classnorm.cli.adapt import with_examples
 from classnorm.cli.console import notice, print_json
 from classnorm.cli.model_inputs import InputOptions, InputsArgument
 from classnorm.cli.new_classes import with_new_classes
@@ -38,6 +39,7 @@ class Predict(Command):
       classnorm predict runs/mine/seed-0 *.jpg --top 3
       classnorm predict runs/mine/seed-0 features.npy
       classnorm predict runs/mine/seed-0 features.npy --descriptors new_classes.csv --top 3
+      classnorm predict runs/mine/seed-0 photos --examples a_few_labelled_photos
       classnorm predict runs/mine/seed-0 features.parquet --only okapi zebra --json
       classnorm predict runs/mine/seed-0 features.npy --top 5 --block-mb 16
       classnorm predict runs/mine/seed-0 photos --reject 0.05 --coverage 0.9
@@ -56,6 +58,9 @@ class Predict(Command):
     descriptors: Annotated[Path | None, optional("FILE")] = None
     """New classes: .csv, .parquet, .json, .npy (names in a .txt file beside it), .npz of classnorm describe, or text
     like that of train --descriptions, if the model was trained with text."""
+    examples: Annotated[Path | None, optional("FOLDER|NPZ")] = None
+    """A few labelled pictures that correct the model: a folder per class, or an .npz file with features and labels
+    (class names)."""
     only: Annotated[tuple[str, ...], optional("NAME…")] = ()
     """Choose among these classes only."""
     top: int = 1
@@ -81,10 +86,14 @@ class Predict(Command):
         self.encoding.check(self.inputs)
         model_files(self.model)  # must exist
         from classnorm.scoring import Scorer  # PyTorch
+        from classnorm.scoring.examples import space_of
 
         scorer = replace(Scorer.load(self.model, self.encoding.device), block_bytes=self.block_mb << 20)
         if self.descriptors is not None:
             scorer = with_new_classes(scorer, self.descriptors, self.output.quiet)
+        if self.examples is not None:
+            space_of(scorer)  # find out before images are encoded
+            scorer = with_examples(scorer, self.encoding, self.model, self.examples, self.output.quiet)
         if self.only:
             scorer = scorer.only(self.only)
         # Thresholds must exist: find out before images are encoded.

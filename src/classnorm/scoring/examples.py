@@ -80,8 +80,8 @@ class Trust:
     @classmethod
     def read(cls, document: dict[str, float]) -> Trust:
         trust = cls(**document)
-        if min(trust.description, trust.penalty, trust.training_rows) < 0.0:
-            raise ValueError("trust must consist of numbers that are not negative")
+        if min(trust.description, trust.training_rows) < 0.0:
+            raise ValueError("trust in descriptions must not be negative")
         return trust
 
     def pictures(self, variances: Floats, seen: npt.NDArray[np.bool_]) -> Floats:

@@ -28,7 +28,7 @@ __all__ = ["choose_trust"]
 _ROWS = 2000  # of a split; more would cost time and decide little
 _EXAMPLES = (1, 2, 5)  # pictures per class
 _WORTH = 2.0 ** np.arange(-3, 6)  # candidates: the pictures that a description is worth
-_PENALTIES = np.linspace(0.0, 2.0, 9)  # candidates, relative to what the calibration takes from seen classes
+_PENALTIES = 9  # candidates, twice
 
 Ints = npt.NDArray[np.int64]
 
@@ -50,6 +50,11 @@ class _Trial:
     @cached_property
     def space(self) -> ExampleSpace:
         return space_of(self.scorer)
+
+    @cached_property
+    def scored(self) -> Ints:
+        """The labels of rows that are no examples."""
+        return self.labels[self.number < 0]
 
     @cached_property
     def scored_vectors(self) -> torch.Tensor:
@@ -105,9 +110,14 @@ class _Trial:
     def zsl(self, trust: Trust, count: int) -> float:
         """T1 with examples."""
         logits, _ = self.with_examples(trust, count)
-        labels, unseen = self.labels[self.number < 0], np.flatnonzero(~self.scorer.seen)
+        labels, unseen = self.scored, np.flatnonzero(~self.scorer.seen)
         rows = ~self.scorer.seen[labels]
         return accuracy(unseen[logits[rows][:, unseen].argmax(axis=1)], labels[rows])
+
+    def margins(self, logits: Floats) -> Floats:
+        """How far the best unseen class is ahead of the best seen one, [n]."""
+        scores = self.scorer.calibration.apply(logits, self.scorer.seen)
+        return np.asarray(scores[:, ~self.scorer.seen].max(axis=1) - scores[:, self.scorer.seen].max(axis=1))
 
     def harmonic(self, logits: Floats, labels: Ints) -> float:
         return calibrated_scores(side_scores(logits, labels, self.scorer.seen), self.scorer.calibration)[2]
@@ -124,7 +134,7 @@ def choose_trust(
         return None, {}
     rows_per_class = np.mean([len(dataset.split.train) / dataset.seen.sum() for _, dataset in splits])
     trust, worth = _with_description(trials, Trust(1.0, 0.0, float(rows_per_class)))
-    trust, few = _with_penalty(trials, trust, _seen_penalty(trials, calibration))
+    trust, few = _with_penalty(trials, trust)
     before, after = np.mean([_harmonics(replace(trial.scorer, trust=trust), trial) for trial in trials], axis=0)
     record = {"worth": worth, "examples": few, "unlabelled": {"before": float(before), "after": float(after)}}
     return replace(trust, unlabelled_gain=float(after - before)), record
@@ -138,25 +148,21 @@ def _with_description(trials: Sequence[_Trial], trust: Trust) -> tuple[Trust, di
     return candidates[int(np.argmax(scores))], {f"{w:g}": float(s) for w, s in zip(_WORTH, scores, strict=True)}
 
 
-def _seen_penalty(trials: Sequence[_Trial], calibration: Calibration) -> float:
-    """What the calibration takes from the best seen class of a row on average, at least nothing."""
-    if calibration.kind != "scale":
-        return max(0.0, calibration.value)
-    best = np.concatenate([trial.logits[:, trial.scorer.seen].max(axis=1) for trial in trials])
-    return max(0.0, (1.0 - calibration.value) * float(best.mean()))
-
-
-def _with_penalty(trials: Sequence[_Trial], trust: Trust, unit: float) -> tuple[Trust, dict[str, float]]:
+def _with_penalty(trials: Sequence[_Trial], trust: Trust) -> tuple[Trust, dict[str, float]]:
     """The penalty with the highest H, and H without and with it."""
-    scores = []
-    for trial in trials:
-        labels = trial.labels[trial.number < 0]
-        for count in _EXAMPLES:
-            logits, shares = trial.with_examples(trust, count)
-            scores.append([trial.harmonic(logits - unit * factor * shares, labels) for factor in _PENALTIES])
-    means = np.mean(scores, axis=0)
-    best = int(np.argmax(means))
-    record = {"penalty": unit * float(_PENALTIES[best]), "before": float(means[0]), "after": float(means[best])}
+    given = [(trial, *trial.with_examples(trust, count)) for trial in trials for count in _EXAMPLES]
+
+    def harmonic(penalty: float) -> float:
+        return float(np.mean([t.harmonic(logits - penalty * shares, t.scored) for t, logits, shares in given]))
+
+    # Where most rows switch between their best seen and their best unseen class, first coarsely.
+    margins = [trial.margins(logits) / shares[trial.held_out].mean() for trial, logits, shares in given]
+    low, high = np.quantile(np.append(np.concatenate(margins), 0.0), [0.05, 0.95])
+    values = np.linspace(low, high, _PENALTIES)
+    best = values[np.argmax([harmonic(value) for value in values])]
+    values = best + (values[1] - values[0]) * np.linspace(-1.0, 1.0, _PENALTIES)
+    scores = [harmonic(value) for value in values]
+    record = {"penalty": float(values[np.argmax(scores)]), "before": harmonic(0.0), "after": max(scores)}
     return replace(trust, penalty=record["penalty"]), record
 
 

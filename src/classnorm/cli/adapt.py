@@ -1,0 +1,115 @@
+"""`classnorm adapt`: a model that has learnt from a few labelled or from unlabelled pictures."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from classnorm.cli.console import notice, print_json, print_table
+from classnorm.cli.labelled_inputs import read_examples
+from classnorm.cli.model_inputs import InputOptions
+from classnorm.cli.options import Command, ModelArgument, OutputOptions, optional
+from classnorm.errors import ConfigError, ModelWarning
+from classnorm.report import rich_table
+from classnorm.results.artifact import Table
+from classnorm.results.run_folder import model_files
+
+if TYPE_CHECKING:
+    from classnorm.scoring import Scorer
+
+_SHOWN = 20  # classes in the table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapt(Command):
+    """Let a model learn from a few labelled pictures, from unlabelled ones, or from both.
+
+    Examples:
+      classnorm adapt runs/mine/seed-0 --examples photos --out models/mine-2
+      classnorm adapt runs/mine/seed-0 --unlabelled disk --out models/mine-3
+      classnorm adapt runs/mine/seed-0 --examples few.npz --unlabelled features.npy --out models/mine-4 --json
+
+    Notes:
+      Nothing is trained: the prototypes of the classes move towards the pictures,
+      the less the more the model trusts its descriptions. A class folder that the
+      model does not know is a new class without a description. A model that has
+      seen unlabelled pictures is transductive: never compare its scores on these
+      pictures with those of models that have not. If validation found that such
+      pictures would not help this model, they are left out, unless --force.
+      The new model is a folder for predict, evaluate, explain, export and serve.
+    """
+
+    model: ModelArgument
+    examples: Annotated[Path | None, optional("FOLDER|NPZ")] = None
+    """Labelled pictures: a folder with one folder per class, a .csv file with path and label, or an .npz file with
+    features and labels (class names)."""
+    unlabelled: Annotated[Path | None, optional("FOLDER|FEATURES")] = None
+    """Unlabelled pictures: a folder of images, or features: .npy, .npz, .mat, .csv, .parquet, a bundle."""
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR")]
+    """Folder of the new model."""
+    force: bool = False
+    """Learn from unlabelled pictures even if validation found that they would not help."""
+    encoding: InputOptions
+    output: OutputOptions
+
+    def run(self) -> None:
+        paths = [path for path in (self.examples, self.unlabelled) if path is not None]
+        if not paths:
+            raise ConfigError("nothing to learn from; give --examples, --unlabelled or both")
+        self.encoding.check(paths)
+        model_files(self.model)  # must exist
+        if (self.out / "model.json").exists() or self.out.is_file():
+            raise ConfigError(f"--out {self.out}: exists; choose another folder")
+        from classnorm.scoring import Scorer  # PyTorch
+        from classnorm.scoring.examples import evidence, space_of
+
+        scorer = Scorer.load(self.model, self.encoding.device)
+        space_of(scorer)  # find out before images are encoded
+        if self.examples is not None:
+            scorer = with_examples(scorer, self.encoding, self.model, self.examples, self.output.quiet)
+        if self.unlabelled is not None:
+            _, features = self.encoding.read(self.model, (self.unlabelled,), scorer.d_z, self.output.quiet)
+            scorer = self._adapted(scorer, features)
+        scorer.save(self.out)
+        document = {
+            "model": str(self.out),
+            "classes": evidence(scorer),
+            "transductive": bool(scorer.unlabelled.names),
+            "unlabelled_gain": None if scorer.trust is None else scorer.trust.unlabelled_gain,
+        }
+        if self.output.json:
+            print_json(document)
+        else:
+            _print(document)
+
+    def _adapted(self, scorer: Scorer, features: Any) -> Scorer:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ModelWarning)
+            scorer = scorer.adapt(features, self.force)
+        for warning in caught:
+            notice(str(warning.message), quiet=self.output.quiet)
+        return scorer
+
+
+def with_examples(scorer: Scorer, encoding: InputOptions, model: Path, path: Path, quiet: bool) -> Scorer:
+    """The scorer with labelled pictures; a notice counts them and names classes that are new."""
+    features, labels = read_examples(encoding, model, path, scorer.d_z, quiet)
+    more = scorer.add_examples(features, labels, str(path))
+    new = more.class_names[len(scorer.class_names) :]
+    known_only_by_pictures = f"; new, without a description: {', '.join(new)}" if new else ""
+    notice(f"{len(labels)} examples of {len(set(labels))} classes{known_only_by_pictures}", quiet=quiet)
+    return more
+
+
+def _print(document: dict[str, Any]) -> None:
+    classes = document["classes"]
+    rows = [[entry["name"], str(entry["examples"]), f"{entry['weight']:.2f}"] for entry in classes[:_SHOWN]]
+    print_table(rich_table(Table.of("classes with pictures", ["class", "examples", "weight of description"], rows)))
+    if len(classes) > _SHOWN:
+        print(f"… and {len(classes) - _SHOWN} more")
+    note = ", a transductive model: it has seen unlabelled pictures" if document["transductive"] else ""
+    print(f"wrote {document['model']}{note}")

@@ -1,0 +1,56 @@
+"""Labelled examples for a saved model: images in a folder per class, or features with class names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from classnorm.cli.model_inputs import InputOptions
+from classnorm.data.bundle import read_npz, texts
+from classnorm.data.images import find_images
+from classnorm.data.table_files import read_features
+from classnorm.errors import DataError
+
+__all__ = ["LabelledInputs", "read_examples"]
+
+
+class LabelledInputs(NamedTuple):
+    """Rows of features and the names of their classes."""
+
+    features: Any
+    """[n, d_z]"""
+    labels: list[str]
+
+
+def read_examples(encoding: InputOptions, model: Path, path: Path, d_z: int, quiet: bool) -> LabelledInputs:
+    """Read features of an .npz file, or encode images like those that the model was trained on."""
+    examples = _of_features(path) if path.suffix.lower() == ".npz" else _of_images(encoding, model, path, quiet)
+    if examples.features.shape[1] != d_z:
+        dimensions = f"features have {examples.features.shape[1]} dimensions; the model was trained on {d_z}"
+        raise DataError(f"{path}: {dimensions}")
+    return examples
+
+
+def _of_features(path: Path) -> LabelledInputs:
+    content = read_npz(path, ("features", "labels"), ("class_names",))
+    labels, features = np.asarray(content["labels"]), read_features(path)
+    if labels.ndim != 1 or len(labels) != len(features):
+        raise DataError(f"{path}: labels of shape {labels.shape} for {len(features)} rows; give one class name per row")
+    if labels.dtype.kind in "iu" and "class_names" in content:  # a bundle
+        names = texts(content["class_names"], str(path))
+        if len(labels) and not 0 <= labels.min() <= labels.max() < len(names):
+            raise DataError(f"{path}: labels must be indices into the {len(names)} class names")
+        return LabelledInputs(features, [names[label] for label in labels])
+    if labels.dtype.kind not in "US":
+        raise DataError(f"{path}: labels must be class names, as in labels=np.array(names)")
+    return LabelledInputs(features, texts(labels, str(path)))
+
+
+def _of_images(encoding: InputOptions, model: Path, path: Path, quiet: bool) -> LabelledInputs:
+    table = find_images(path)
+    labels = {file: table.class_names[label] for file, label in zip(table.files, table.labels, strict=True)}
+    names, features = encoding.encode(model, {file: table.root / file for file in labels}, str(path), quiet)
+    assert names is not None
+    return LabelledInputs(features, [labels[name] for name in names])

@@ -1,0 +1,141 @@
+"""`classnorm adapt` and `predict --examples`: pictures or features, labelled or not."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from classnorm import Scorer
+from classnorm.scoring.examples import Trust
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture
+def few(world: Any, tmp_path: Path) -> Path:
+    """Two rows of an unseen class, and one row of a class that the model does not know."""
+    data, path = world.data, tmp_path / "few.npz"
+    rows = data.split.test_unseen[data.labels[data.split.test_unseen] == data.labels[data.split.test_unseen][0]][:2]
+    features = np.concatenate([data.features[rows], world.features[:1]])
+    np.savez(path, features=features, labels=np.array([data.class_names[c] for c in data.labels[rows]] + ["okapi"]))
+    return path
+
+
+def test_a_model_learns_from_labelled_features(
+    classnorm: Command, trained: Path, world: Any, few: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "new"
+    outcome = classnorm("adapt", trained, "--examples", few, "--out", out, "--json")
+    assert outcome.code == 0, outcome.err
+    assert "3 examples of 2 classes; new, without a description: okapi" in outcome.err
+    content = np.load(few)
+    expected = Scorer.load(trained).add_examples(content["features"], content["labels"].tolist())
+    document, rows = json.loads(outcome.out), world.data.features[:50]
+    assert (document["model"], document["transductive"]) == (str(out), False)
+    assert [(entry["name"], entry["examples"]) for entry in document["classes"]] == [
+        (content["labels"][0], 2),
+        ("okapi", 1),
+    ]
+    assert document["classes"][0]["weight"] == pytest.approx(4.0 / 6.0, abs=1e-3)  # the default is 4 pictures
+    assert np.array_equal(Scorer.load(out).scores(rows), expected.scores(rows))
+    np.save(tmp_path / "rows.npy", rows)
+    there = classnorm("predict", out, tmp_path / "rows.npy", "--quiet").out
+    assert there == classnorm("predict", trained, tmp_path / "rows.npy", "--examples", few, "--quiet").out
+    again = classnorm("adapt", trained, "--examples", few, "--out", out)
+    assert again.code == 2 and "exists; choose another folder" in again.err
+
+
+def test_a_model_learns_from_unlabelled_features_and_says_that_it_is_transductive(
+    classnorm: Command, trained: Path, world: Any, tmp_path: Path
+) -> None:
+    rows = world.data.features[world.data.test_rows]
+    np.save(tmp_path / "rows.npy", rows)
+    outcome = classnorm("adapt", trained, "--unlabelled", tmp_path / "rows.npy", "--out", tmp_path / "new")
+    assert outcome.code == 0 and "transductive" in outcome.out
+    assert np.array_equal(
+        Scorer.load(tmp_path / "new").scores(rows[:20]), Scorer.load(trained).adapt(rows).scores(rows[:20])
+    )
+    scored = classnorm("evaluate", tmp_path / "new", world.bundle, "--json")
+    assert json.loads(scored.out)["transductive"] is True
+    assert "transductive" in classnorm("evaluate", tmp_path / "new", world.bundle).out
+    assert json.loads(classnorm("evaluate", trained, world.bundle, "--json").out)["transductive"] is False
+
+
+def test_where_validation_saw_no_gain_a_notice_says_so(
+    classnorm: Command, trained: Path, world: Any, tmp_path: Path
+) -> None:
+    scorer = replace(Scorer.load(trained), trust=Trust(4.0, 0.0, 50.0, unlabelled_gain=-2.0))
+    scorer.save(tmp_path / "doubtful")
+    np.save(tmp_path / "rows.npy", world.features)
+    flags = ["adapt", tmp_path / "doubtful", "--unlabelled", tmp_path / "rows.npy"]
+    outcome = classnorm(*flags, "--out", tmp_path / "same", "--json")
+    assert outcome.code == 0 and "changed H by -2.0 points" in outcome.err and "--force" in outcome.err
+    assert json.loads(outcome.out) == {
+        "model": str(tmp_path / "same"), "classes": [], "transductive": False, "unlabelled_gain": -2.0
+    }  # fmt: skip
+    forced = classnorm(*flags, "--out", tmp_path / "other", "--json", "--force")
+    assert forced.err == "" and json.loads(forced.out)["transductive"]
+
+
+def test_folders_of_pictures_are_encoded_like_those_of_the_training(
+    classnorm: Command, shapes: Path, said: Path, tmp_path: Path, bag_of_words: Any
+) -> None:
+    shutil.move(shapes / "yellow_bar", tmp_path / "later" / "yellow_bar")
+    flags = ["--encoder", "convnet", "--size", 32, "--device", "cpu", "--quiet"]
+    classnorm("extract", shapes, "--descriptions", said, "--out", tmp_path / "x.npz", *flags)
+    flags = ["--method", "kernel", "--calibration", "none", "--quiet"]
+    assert classnorm("train", tmp_path / "x.npz", *flags, "--out", tmp_path / "run").code == 0
+    run, new = tmp_path / "run" / "seed-0", tmp_path / "new"
+    outcome = classnorm("adapt", run, "--examples", tmp_path / "later", "--unlabelled", shapes, "--out", new, "--json")
+    assert outcome.code == 0, outcome.err
+    entry = next(entry for entry in json.loads(outcome.out)["classes"] if entry["name"].lower() == "yellow bar")
+    assert entry["examples"] == 10
+    assert (new / "encoder.json").read_text() == (run / "encoder.json").read_text()
+    answers = classnorm("predict", new, tmp_path / "later", "--quiet").out
+    assert {row["class"] for row in csv.DictReader(io.StringIO(answers))} == {entry["name"]}
+
+
+def test_labels_of_a_bundle_are_indices_into_its_class_names(
+    classnorm: Command, trained: Path, world: Any, tmp_path: Path
+) -> None:
+    outcome = classnorm("adapt", trained, "--examples", world.bundle, "--out", tmp_path / "new", "--json", "--quiet")
+    counts = {entry["name"]: entry["examples"] for entry in json.loads(outcome.out)["classes"]}
+    labels = [world.data.class_names[c] for c in world.data.labels]
+    assert counts == {name: labels.count(name) for name in set(labels)}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"features": np.ones((2, 64))}, "the array 'labels' is missing"),
+        ({"features": np.ones((2, 64)), "labels": np.array(["ant"])}, "give one class name per row"),
+        ({"features": np.ones((1, 64)), "labels": np.array([3])}, "labels must be class names"),
+        ({"features": np.ones((1, 3)), "labels": np.array(["ant"])}, "features have 3 dimensions"),
+        ({"features": np.full((1, 64), np.nan), "labels": np.array(["ant"])}, "x.npz"),
+        ({"features": np.ones((1, 64)), "labels": np.array([9]), "class_names": np.array(["ant"])}, "must be indices"),
+    ],
+)
+def test_files_that_hold_no_examples_are_reported_in_one_line(
+    classnorm: Command, trained: Path, tmp_path: Path, arrays: dict[str, Any], message: str
+) -> None:
+    np.savez(tmp_path / "x.npz", **arrays)
+    outcome = classnorm("adapt", trained, "--examples", tmp_path / "x.npz", "--out", tmp_path / "new")
+    assert outcome.code == 2 and message in outcome.err and outcome.err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_impossible_requests_are_reported_in_one_line(classnorm: Command, trained: Path, tmp_path: Path) -> None:
+    nothing = classnorm("adapt", trained, "--out", tmp_path / "new")
+    assert nothing.code == 2 and "give --examples, --unlabelled or both" in nothing.err
+    nowhere = classnorm("adapt", trained, "--examples", tmp_path / "nowhere", "--out", tmp_path / "new")
+    assert nowhere.code == 2 and "no such folder or file" in nowhere.err
+    assert not (tmp_path / "new").exists()
