@@ -213,6 +213,14 @@ def test_joined_encoders_refuse_what_is_of_one_encoder(tmp_path: Path) -> None:
         frozen_encoder("convnet", 32, flip=True).with_maps()
 
 
+@pytest.mark.parametrize("parts", [[], [0], [0, 0], [0, 1, 1]])
+def test_a_record_that_contradicts_itself_is_refused(parts: list[int]) -> None:
+    record = frozen_encoder("convnet+convnet-gray", 32).record()
+    damaged = record | {"parts": [record["parts"][i] for i in parts]}
+    with pytest.raises(ModelError, match="names other encoders"):
+        recorded_encoder(damaged)
+
+
 def test_images_smaller_than_in_training_are_warned_of(lite0: Encoder) -> None:
     assert lite0.small is not None and "images of 224 px; at 64 px" in lite0.small
     assert replace(lite0, preprocessing=lite0.preprocessing.at(224)).small is None

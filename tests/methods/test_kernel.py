@@ -1,5 +1,6 @@
 """Kernel prototypes: the closed form, the kernel, the refinement."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -181,6 +182,26 @@ def test_thousands_of_classes_stay_quick():
     data = synthetic(SyntheticConfig(classes=3000, unseen=500, rows=9000, features=64, attributes=40))
     scorer = fit(data, method="kernel", recipe="closed-form", calibration="none", landmarks=300)
     assert scorer.prototypes().shape == (3000, 65)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "found"),
+    [
+        ({"parts": [{"d_z": 8}, {"d_z": 12}]}, "8,12"),
+        ({"parts": [{"d_z": 8}, {"d_z": 8}]}, ""),  # features of another encoder
+        ({"parts": [{"name": "a"}]}, ""),
+        ({"parts": "a"}, ""),
+        ({"parts": ["a"]}, ""),
+        ("free text", ""),
+    ],
+)
+def test_features_of_several_encoders_are_found_by_their_record(encoder, found):
+    data = synthetic(SyntheticConfig(classes=10, unseen=3, rows=100, features=20))
+    recorded = replace(data, provenance={"encoder": json.dumps(encoder), "descriptor_blocks": "1,x"})
+    config = METHODS["kernel"].recipes["reference"](recorded)
+    assert (config.feature_blocks, config.blocks) == (found, "")
+    widths = fit(recorded, method="kernel", calibration="none", dimensions=10).model.geometry.widths
+    assert widths == ([8, 10] if found else [10])
 
 
 def test_the_recipe_earlier_has_the_settings_of_stored_models(small_dataset):

@@ -98,7 +98,7 @@ class ImageOptions:
         encoder = frozen_encoder(self.encoder, self.size, self.weights, self.flip)
         if encoder.small is not None:
             tell(f"{encoder.small}; leave out --size")
-        if encoder.weights == "random":
+        if "random" in encoder.weights.split(" + "):
             tell(f"{encoder.name} is not trained: its features are random filters; see --weights")
         return encoder
 

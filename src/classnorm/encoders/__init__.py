@@ -142,9 +142,17 @@ def recorded_encoder(record: Mapping[str, Any], weights: str | Path | None = Non
     if "parts" in record:
         if weights is not None:
             raise ConfigError(f"encoder {record['name']}: `weights` are of one encoder; leave them out")
-        return _joined([recorded_encoder(part) for part in record["parts"]])
+        return _joined([recorded_encoder(part) for part in _parts(record)])
     encoder = frozen_encoder(record["name"], record["preprocessing"]["crop"], weights)
     return same_encoder(encoder, record)
+
+
+def _parts(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The records of joined encoders."""
+    parts: list[Mapping[str, Any]] = record["parts"]
+    if "+".join(part["name"] for part in parts) != record["name"] or len(parts) < 2:
+        raise ModelError(f"encoder {record['name']}: its record names other encoders; set `encoder`")
+    return parts
 
 
 def same_encoder(encoder: Encoder, record: Mapping[str, Any]) -> Encoder:
@@ -153,7 +161,7 @@ def same_encoder(encoder: Encoder, record: Mapping[str, Any]) -> Encoder:
         raise ModelError(f"encoder {encoder.name} is not the one that the features were made with, {record['name']}")
     if "parts" in record:
         encoders = getattr(encoder, "parts", ())
-        return _joined([same_encoder(*pair) for pair in zip(encoders, record["parts"], strict=True)])
+        return _joined([same_encoder(*pair) for pair in zip(encoders, _parts(record), strict=True)])
     if encoder.record()["sha256"] != record["sha256"]:
         raise ModelError(
             f"encoder {encoder.name} has other weights ({encoder.weights}) than when the features were made "

@@ -63,7 +63,9 @@ def describe(
         if templates:
             raise ConfigError(f"{descriptions.where}: holds numbers, which no template can frame; leave it out")
         table, source = descriptions.table, {"attributes": Path(descriptions.where).name, **descriptions.provenance}
-        blocks = tuple(map(int, source.get("descriptor_blocks", str(table.shape[1])).split(",")))
+        sizes = source.get("descriptor_blocks", "").split(",")
+        blocks = tuple(int(size) for size in sizes if size.isdecimal())
+        blocks = blocks if sum(blocks) == table.shape[1] else (table.shape[1],)
         return Descriptors(descriptions.names, table, descriptions.columns, blocks, source)
     loaded = load_text_encoder(encoder)
     key = digest([descriptions.names, descriptions.sentences, list(templates), loaded.record()])

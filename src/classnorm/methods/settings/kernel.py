@@ -88,19 +88,27 @@ def _sizes(text: str, total: int, setting: str, kind: str) -> list[int]:
 
 def _of(dataset: ZeroShotDataset) -> KernelConfig:
     """The same for all data, with the parts of features and descriptors that are recorded with it."""
-    parts = (dataset.encoder_record or {}).get("parts", ())
-    sizes = [int(part["d_z"]) for part in parts]
-    feature_blocks = ",".join(map(str, sizes)) if sum(sizes) == dataset.d_z else ""
-    blocks = dataset.provenance.get("descriptor_blocks", "")
+    encoders = (dataset.encoder_record or {}).get("parts")
+    parts = encoders if isinstance(encoders, list) else []
     return KernelConfig(
         descriptor_power=0.75,
         within=0.875,
         error_share=0.5,
         closed_share=0.25,
         hubness=0.05,
-        feature_blocks=feature_blocks,
-        blocks=blocks if blocks and sum(map(int, blocks.split(","))) == dataset.d_a else "",
+        feature_blocks=_fitting(
+            ",".join(str(part.get("d_z")) for part in parts if isinstance(part, dict)), dataset.d_z
+        ),
+        blocks=_fitting(dataset.provenance.get("descriptor_blocks", ""), dataset.d_a),
     )
+
+
+def _fitting(text: str, total: int) -> str:
+    """Sizes that others recorded with a dataset; empty if they do not fit it."""
+    try:
+        return ",".join(map(str, _sizes(text, total, "", ""))) if text else ""
+    except ConfigError:
+        return ""
 
 
 RECIPES: Recipes = {
