@@ -16,9 +16,12 @@ function showModel() {
   const { name, method } = state.model;
   const parts = [`${count.seen} seen`, `${count.unseen} unseen`, count.yours && `${count.yours} yours`].filter(Boolean);
   $("model-line").textContent = `${name} · ${method} · ${parts.join(", ")}`;
+  const use = state.model.takes_images
+    ? "Show it a picture, or invent a class of your own"
+    : "Invent a class of your own";
   $("hero-line").textContent =
     `This model was trained on pictures of ${plural(count.seen, "class", "classes")} and knows ${count.unseen} more by ` +
-    "their descriptions alone. Show it a picture, or invent a class of your own: it competes at once, without training.";
+    `their descriptions alone. ${use}: it competes at once, without training.`;
 }
 
 /** For models of letters: e and ◌́, both seen, make é, which is not. */
@@ -68,9 +71,14 @@ function setUpModelActions() {
   $("drop").hidden = !model.takes_images;
   $("no-images").hidden = model.takes_images;
   $("draw").hidden = !model.glyphs;
-  for (const link of document.querySelectorAll("nav a")) link.hidden = $(link.hash.slice(1)).hidden;
   $("compare-label").hidden = others.length === 0;
   $("compare-name").textContent = others.join(", ");
+}
+
+function hideEmptyParts() {
+  const { takes_images: takesImages, takes_examples: takesExamples } = state.model;
+  $("classes").hidden = $("invent").hidden && !(takesImages && takesExamples);
+  for (const link of document.querySelectorAll("nav a")) link.hidden = $(link.hash.slice(1)).hidden;
 }
 
 async function start() {
@@ -84,6 +92,7 @@ async function start() {
   if (state.model.glyphs) setUpDrawing();
   await loadClasses();
   setUpInvent();
+  hideEmptyParts();
   showEquation();
   document.documentElement.dataset.ready = "yes"; // for whoever waits for the page
 }

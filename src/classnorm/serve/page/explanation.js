@@ -5,15 +5,17 @@ import { el } from "./dom.js";
 import { glyph, readable } from "./labels.js";
 import { character, state } from "./state.js";
 
+const REST = new Set(["other attributes", "calibration", "examples"]); // no attributes, and they dwarf those
+
 const signed = (number) => `${number < 0 ? "−" : "+"}${Math.abs(number).toFixed(2)}`;
 
 function row({ name, contribution }, largest) {
   const fill = el("span");
-  fill.style.setProperty("--share", Math.abs(contribution) / largest);
+  fill.style.setProperty("--share", Math.min(1, Math.abs(contribution) / largest));
   const bar = el("div", { class: contribution < 0 ? "signed against" : "signed", "aria-hidden": "true" }, fill);
   return el(
     "tr",
-    {},
+    { class: REST.has(name) ? "rest" : null },
     el("th", { scope: "row" }, readable(name)),
     el("td", {}, bar),
     el("td", {}, signed(contribution)),
@@ -34,7 +36,8 @@ function thumbnail(name) {
 
 /** One element of `explanations` of POST /explain. */
 export function explanation(why) {
-  const largest = Math.max(...why.attributes.map(({ contribution }) => Math.abs(contribution)), 1e-9);
+  const single = why.attributes.filter(({ name }) => !REST.has(name));
+  const largest = Math.max(...single.map(({ contribution }) => Math.abs(contribution)), 1e-9);
   const title = `Why ${why.class}${why.against ? ` and not ${why.against}` : ""}: what speaks for it (+) and against it (−)`;
   const table = el(
     "table",

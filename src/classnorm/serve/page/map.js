@@ -5,6 +5,7 @@ import { $, el } from "./dom.js";
 import { MARKS } from "./labels.js";
 import { changes, character, state } from "./state.js";
 
+const CROWD = 2000; // classes, from which on they are drawn smaller
 const REACH = 18; // pixels within which the pointer finds a class
 
 let points = []; // {class, kind, x, y}
@@ -72,7 +73,7 @@ function draw() {
     pen.scale(ratio, ratio);
     pen.textAlign = "center";
     pen.textBaseline = "middle";
-    const size = Math.min(13 * Math.sqrt(view.zoom), 30);
+    const size = Math.min((points.length > CROWD ? 8 : 13) * Math.sqrt(view.zoom), 30);
     const order = { seen: 0, unseen: 1, yours: 2 };
     for (const point of [...points].sort((one, two) => order[one.kind] - order[two.kind])) drawPoint(pen, point, size);
     places.forEach((place) => drawPlace(pen, place));
