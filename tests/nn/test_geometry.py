@@ -167,3 +167,11 @@ def test_blocks_are_mapped_each_for_itself_and_have_the_same_length():
     expected = torch.cat([alone[0](rows[:, :9]), alone[1](rows[:, 9:])], dim=1) / 2**0.5
     # Eigenvectors are determined up to sign.
     torch.testing.assert_close(both(rows) @ both(rows).T, expected @ expected.T, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("power", [0.4, 0.5, 0.75, 1.0])
+def test_the_signed_power_has_a_finite_gradient_at_zero(power):
+    x = torch.tensor([0.0, 2.0, -3.0], requires_grad=True)
+    signed_power(x, power).sum().backward()
+    expected = [power * abs(value) ** (power - 1) for value in (2.0, -3.0)]
+    assert torch.isfinite(x.grad[0]) and x.grad[1:].tolist() == pytest.approx(expected)

@@ -117,7 +117,7 @@ def signed_power(features: Tensor, power: float) -> Tensor:
     magnitude = features.abs()
     if power == 0.5:
         return features * magnitude.clamp_(min=_TINY).rsqrt_()  # the square root of 0 is slow in PyTorch
-    return features.sign() * magnitude**power
+    return features.sign() * magnitude.clamp(min=_TINY) ** power  # without the limit, the gradient at 0 is not a number
 
 
 class FeatureGeometry(nn.Module):
