@@ -11,7 +11,7 @@ from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ConfigError, ModelWarning
 from classnorm.metrics import gzsl_scores
 from classnorm.scoring import Scorer, fit, unlabelled
-from classnorm.scoring.examples import Trust
+from classnorm.scoring.examples import Trust, evidence
 
 TRUST = Trust(description=3.0, penalty=0.4, training_rows=20.0)
 
@@ -70,6 +70,7 @@ def test_the_steps_are_those_of_expectation_maximisation(scorer, rows):
     found = dict(zip(adapted.unlabelled.names, adapted.unlabelled.counts, strict=True))
     np.testing.assert_allclose([found.get(name, 0.0) for name in scorer.class_names], counts, rtol=0.05, atol=0.2)
     assert sum(found.values()) == pytest.approx(len(rows), rel=1e-3)
+    assert [entry["unlabelled"] for entry in evidence(adapted)] == [round(count, 1) for count in found.values()]
     np.testing.assert_allclose(adapted.prototypes(), prototypes, atol=0.02 * np.abs(prototypes).max())
     assert adapted.trust.unlabelled_penalty == pytest.approx(penalty, abs=0.1)
 

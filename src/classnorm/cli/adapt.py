@@ -107,8 +107,12 @@ def with_examples(scorer: Scorer, encoding: InputOptions, model: Path, path: Pat
 
 def _print(document: dict[str, Any]) -> None:
     classes = document["classes"]
-    rows = [[entry["name"], str(entry["examples"]), f"{entry['weight']:.2f}"] for entry in classes[:_SHOWN]]
-    print_table(rich_table(Table.of("classes with pictures", ["class", "examples", "weight of description"], rows)))
+    rows = [
+        [entry["name"], str(entry["examples"]), str(entry.get("unlabelled", "–")), f"{entry['weight']:.2f}"]
+        for entry in classes[:_SHOWN]
+    ]
+    header = ["class", "examples", "unlabelled", "weight of description"]
+    print_table(rich_table(Table.of("classes with pictures", header, rows)))
     if len(classes) > _SHOWN:
         print(f"… and {len(classes) - _SHOWN} more")
     note = ", a transductive model: it has seen unlabelled pictures" if document["transductive"] else ""

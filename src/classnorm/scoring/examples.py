@@ -267,9 +267,17 @@ def penalties(scorer: Scorer) -> npt.NDArray[np.float32]:
 
 
 def evidence(scorer: Scorer) -> list[dict[str, Any]]:
-    """What is known of each class with pictures: name, number of examples, weight of the description."""
-    labelled = dict(zip(scorer.examples.names, scorer.examples.counts, strict=True))
+    """What is known of each class with pictures: name, number of examples, number of unlabelled pictures that seem to
+    be of the class, if there are any, and weight of the description."""
+    labelled, unlabelled = (
+        dict(zip(part.names, part.counts, strict=True)) for part in (scorer.examples, scorer.unlabelled)
+    )
     return [
-        {"name": name, "examples": int(labelled.get(name, 0)), "weight": round(float(weight), 4)}
+        {
+            "name": name,
+            "examples": int(labelled.get(name, 0)),
+            **({"unlabelled": round(float(unlabelled.get(name, 0.0)), 1)} if unlabelled else {}),
+            "weight": round(float(weight), 4),
+        }
         for name, weight in zip(scorer.pictures.names, scorer.description_weights, strict=True)
     ]
