@@ -62,7 +62,7 @@ def test_the_analytic_strategy_chooses_its_bias(classnorm, bundle, tmp_path):
     assert outcome.code == 0, outcome.err
     document = json.loads(outcome.out)
     assert document["chosen"][0]["settings"]["bias"] == document["runs"][0]["config"]["bias"]
-    fixed = ["--descriptor-power", "1", "--bandwidth", "2", "--ridge", "0.3", "--length", "1", "--bias", "0.05"]
+    fixed = ["--descriptor-power", "1", "--error-share", "0", "--ridge", "0.3", "--length", "1", "--bias", "0.05"]
     outcome = classnorm("continual", bundle, *arguments, *fixed, "--out", tmp_path / "o")
     assert outcome.code == 2 and "nothing to choose" in outcome.err
     outcome = classnorm("continual", bundle, *arguments, "--bias", "0.05", "--out", tmp_path / "p")
@@ -189,7 +189,9 @@ def test_a_killed_run_continues_to_the_same_scores(bundle, tmp_path):
     once = subprocess.Popen([*command, "--out", str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
     folder = tmp_path / "killed" / "seed-0"
     deadline = time.monotonic() + 60
-    while not (folder / "logits-02.npy").is_file() and once.poll() is None and time.monotonic() < deadline:
+    while (
+        not (folder / "checkpoint" / "logits-02.npy").is_file() and once.poll() is None and time.monotonic() < deadline
+    ):
         time.sleep(0.005)
     once.send_signal(signal.SIGKILL)
     once.wait()

@@ -69,12 +69,12 @@ def test_the_bias_is_chosen_by_mH_whatever_chooses_the_rest(data, tmp_path):
         mh[bias] = continual_scores(history, first.test_labels, first.tasks).mH
     assert mh[chosen.best_bias] == pytest.approx(max(mh.values()), abs=1e-3)
     assert chosen.experiment.config.bias == chosen.best_bias == chosen.settings["bias"]
-    assert set(chosen.settings) == {"descriptor_power", "bandwidth", "ridge", "length", "bias"}
+    assert set(chosen.settings) == {"descriptor_power", "error_share", "ridge", "length", "bias"}
 
 
 def test_a_fixed_setting_is_not_chosen():
     grid = default_grid("analytic").without({"bias"})
-    assert grid.names == ("descriptor_power", "bandwidth", "ridge", "length") and not grid.bias
+    assert grid.names == ("descriptor_power", "error_share", "ridge", "length") and not grid.bias
     grid = default_grid("ewc").without({"lr"})
     assert (grid.names, grid.refined) == (("penalty",), ())
 

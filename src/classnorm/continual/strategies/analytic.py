@@ -59,7 +59,12 @@ class Analytic(Strategy):
 
     Config: ClassVar[type[AnalyticConfig]] = AnalyticConfig
     grid = Grid(
-        {"descriptor_power": (0.6, 1.0), "bandwidth": (2.0, 4.0), "ridge": (0.03, 0.1, 0.3), "length": (1.0, 1.3)},
+        {
+            "descriptor_power": (0.6, 1.0),
+            "error_share": (0.0, 0.5),
+            "ridge": (0.01, 0.03, 0.1, 0.3),
+            "length": (1.0, 1.3),
+        },
         bias=True,
     )
     config: AnalyticConfig

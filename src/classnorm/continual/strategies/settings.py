@@ -99,6 +99,8 @@ class AnalyticConfig(SolvedConfig, GeometryConfig):
     """Penalty of the regression from descriptors to class means."""
     descriptor_power: float = added_setting(1.0)
     """Power of the descriptors, sign kept; below 1, large values of single attributes count less."""
+    error_share: float = added_setting(0.0)
+    """Geometry: weight of the regression's errors, by leaving out one class at a time, in the covariance."""
     spread: float = KernelConfig.spread
     """Descriptors are divided by their standard deviation over the seen classes to this power."""
     bandwidth: float = KernelConfig.bandwidth
