@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from classnorm.serve import Limits, ServeSettings
+from classnorm.serve.errors import Answer, RequestError
 
 PATHS = ("/predict", "/classes", "/examples", "/explain", "/map", "/save")
 KINDS = ("application/json", "application/x-npy", "multipart/form-data; boundary=b", "text/plain", "", "image/png")
@@ -124,6 +125,14 @@ def test_pictures_that_unfold_are_refused_before_they_are_decoded(hostile, size)
     )
 
 
+@pytest.mark.parametrize("size", [(1, 1_000_000), (1_000_000, 1), (10, 99_999)])
+def test_elongated_pictures_are_not_made_square_in_memory(hostile, size):
+    file = io.BytesIO()
+    Image.effect_noise(size, 100).save(file, "PNG")
+    response = hostile.post("/predict", files={"files": ("a.png", file.getvalue())})
+    assert response.status_code == 200 or refused(response)
+
+
 def test_text_in_a_picture_that_unfolds_is_refused(hostile):
     def chunk(kind, data):
         return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
@@ -193,6 +202,7 @@ def test_damaged_forms_are_refused(hostile, body):
         {"name": "x", "descriptor": "abc"},
         {"name": "x", "descriptor": [0] * 72},
         {"name": "x", "descriptor": [1e300] * 72},
+        {"name": "x", "descriptor": [3e38] * 72},  # finite, but its square is not
         {"name": "x", "descriptor": [float("inf")] * 72},
         {"name": "x", "descriptor": [10**400] * 72},
         {"name": "x", "descriptor": [[1]] * 72},
@@ -288,3 +298,17 @@ def test_random_bodies_are_refused(hostile, place):
 @pytest.mark.slow
 def test_ten_thousand_random_bodies_are_refused(hostile, place):
     bombard(hostile, place, 10_000)
+
+
+@pytest.mark.parametrize("path", ["/predict?reject=0.1", "/map", "/explain"])
+@pytest.mark.parametrize("value", [3e38, -3e38, 1e-45, 0])
+def test_extreme_features_have_a_finite_answer_or_none(hostile, path, value):
+    response = hostile.post(path, json={"features": [[value] * 392, [0.5] * 392]})
+    assert response.status_code == 200 or refused(response)
+
+
+def test_what_is_not_finite_is_never_sent():
+    for content in ({"x": float("nan")}, {"x": "\ud800"}):
+        with pytest.raises(RequestError) as error:
+            Answer(content)
+        assert error.value.status == 400

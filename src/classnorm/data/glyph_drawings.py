@@ -26,15 +26,19 @@ _THIN, _WIDE, _TARGET = 1.0, 2.9, 1.5
 
 
 def letter(image: Image.Image) -> npt.NDArray[np.uint8]:
-    """A picture of a letter as [SIDE, SIDE], like those of the dataset."""
-    side = _FINE * glyphs.SIDE
-    ink = _ink(image)
+    """A picture of a letter as [SIDE, SIDE], like those of the dataset, which stay as they are."""
+    ink, fine = _ink(image), _FINE * glyphs.SIDE
+    if (longest := max(ink.size)) > fine:  # before it is made square: the square of an elongated picture is huge
+        width, height = (max(1, round(side * fine / longest)) for side in ink.size)
+        ink = ink.resize((width, height), Image.Resampling.BOX)
     square = ImageOps.pad(ink, (max(ink.size),) * 2, color=0)
+    strokes = _with_font_strokes(_resized(square, fine))
+    return _resized(square if strokes is None else strokes, glyphs.SIDE)
+
+
+def _resized(square: Image.Image, side: int) -> npt.NDArray[np.uint8]:
     resampling = Image.Resampling.BOX if square.width > side else Image.Resampling.BICUBIC
-    fine = np.asarray(square.resize((side, side), resampling))
-    strokes = _with_font_strokes(fine)
-    cells = strokes.reshape(glyphs.SIDE, _FINE, glyphs.SIDE, _FINE).mean(axis=(1, 3))
-    return np.asarray(np.round(255 * cells), dtype=np.uint8)
+    return np.asarray(square.resize((side, side), resampling))
 
 
 def features(letters: npt.NDArray[np.uint8], preset: str) -> npt.NDArray[np.float32]:
@@ -53,8 +57,8 @@ def _ink(image: Image.Image) -> Image.Image:
     return ImageOps.invert(gray) if np.median(border) > 127 else gray
 
 
-def _with_font_strokes(fine: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
-    """Values from 0 to 1, with strokes made thinner or wider if no font has such ones."""
+def _with_font_strokes(fine: npt.NDArray[np.uint8]) -> Image.Image | None:
+    """The letter with strokes made thinner or wider; None if they are like those of the fonts."""
     from scipy.ndimage import distance_transform_edt, maximum_filter
 
     inside = fine > 127
@@ -64,6 +68,7 @@ def _with_font_strokes(fine: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
     ridge = inside & (depth == maximum_filter(depth, 3))
     half = float(np.median(depth[ridge]))
     if _THIN * _FINE <= half <= _WIDE * _FINE:
-        return fine / 255.0
+        return None
     signed = np.where(inside, depth - 0.5, 0.5 - distance_transform_edt(~inside))
-    return np.asarray(np.clip(signed + _TARGET * _FINE - half + 0.5, 0.0, 1.0))
+    shares = np.clip(signed + _TARGET * _FINE - half + 0.5, 0.0, 1.0)  # of each pixel that is covered
+    return Image.fromarray(np.round(255 * shares).astype(np.uint8))

@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 from PIL import Image
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from classnorm.errors import ClassNormError
 from classnorm.scoring import Scorer, Top
 from classnorm.serve.batching import Batcher
 from classnorm.serve.counters import Counters
-from classnorm.serve.errors import RequestError
+from classnorm.serve.errors import Answer, RequestError
 from classnorm.serve.inputs import Sent, read_document, read_sent, share, whole_number
 from classnorm.serve.models import Rows, Served
 from classnorm.serve.projection import Projection
@@ -55,21 +56,28 @@ class Api:
         models = await self._in_thread(lambda: [served.about() for served in self.models.values()])
         saving = self.settings.save_folder is not None
         limits = {name: getattr(self.limits, name) for name in _SHOWN_LIMITS}
-        return JSONResponse({"models": models, "saving": saving, "limits": limits})
+        return Answer({"models": models, "saving": saving, "limits": limits})
 
     async def predict(self, request: Request) -> Response:
         sent, visit = await read_sent(request, self.limits), self._visit(request)
         k = whole_number(sent.fields.get("top", _DEFAULT_TOP), "top", self.limits.top)
         reject = share(sent.fields.get("reject"), "reject")
         chosen = self._chosen(sent.fields.get("model"))
-        answers = [await self._predicted(served, visit, sent, k, reject) for served in chosen]
-        others = {"models": answers} if len(chosen) > 1 else {}
-        return JSONResponse(answers[0] | others)
+        answers: list[dict[str, Any]] = []
+        encoded: dict[str, Rows] = {}  # by models that see pictures alike
+        for served in chosen:
+            try:
+                answers.append(await self._predicted(served, visit, sent, k, reject, encoded))
+            except RequestError as error:
+                if not answers:
+                    raise
+                answers.append({"model": served.name, "error": error.message})
+        return Answer(answers[0] | ({"models": answers} if len(chosen) > 1 else {}))
 
     async def _predicted(
-        self, served: Served, visit: Visit, sent: Sent, k: int, reject: float | None
+        self, served: Served, visit: Visit, sent: Sent, k: int, reject: float | None, encoded: dict[str, Rows]
     ) -> dict[str, Any]:
-        scorer, rows = await self._scorer_and_rows(served, visit, sent)
+        scorer, rows = await self._scorer_and_rows(served, visit, sent, encoded)
         top, known = await self._batcher.top(scorer, rows.features, k, reject)
         return {
             "model": served.name,
@@ -78,10 +86,15 @@ class Api:
             **({"errors": [error or None for error in rows.errors]} if any(rows.errors) else {}),
         }
 
-    async def _scorer_and_rows(self, served: Served, visit: Visit, sent: Sent) -> tuple[Scorer, Rows]:
+    async def _scorer_and_rows(
+        self, served: Served, visit: Visit, sent: Sent, encoded: dict[str, Rows] | None = None
+    ) -> tuple[Scorer, Rows]:
         if sent.features is not None and visit is self.sessions.nobody:
             return served.scorer, served.rows(sent, self.limits)  # at once: no need to change threads
-        return await self._in_thread(lambda: (visit.scorer(served), served.rows(sent, self.limits)))
+        encoded = {} if encoded is None or sent.features is not None else encoded
+        if served.sight not in encoded:
+            encoded[served.sight] = await self._in_thread(served.rows, sent, self.limits)
+        return await self._in_thread(visit.scorer, served), encoded[served.sight]
 
     async def list_classes(self, request: Request) -> Response:
         served, visit = self._one(request.query_params.get("model")), self._visit(request)
@@ -103,7 +116,7 @@ class Api:
         if name is not None:
             classes[0]["descriptor"] = scorer.descriptors[scorer.class_names.index(name)].tolist()
         gifts = [{"id": gift.number, "class": gift.name, "examples": len(gift.rows)} for gift in additions.gifts]
-        return JSONResponse({"model": served.name, "classes": classes, "gifts": gifts})
+        return Answer({"model": served.name, "classes": classes, "gifts": gifts})
 
     async def add_class(self, request: Request) -> Response:
         document = await read_document(request)
@@ -113,21 +126,28 @@ class Api:
             raise RequestError(413, f"text has more than {self.limits.text_length} characters")
         chosen = self._chosen(document.get("model", "all"))
 
-        def change(overlay: Overlay) -> Overlay:
-            problems: list[RequestError] = []
-            added = overlay
-            for served in chosen:
-                try:
-                    added = _with_class(added, served, name, document)
-                except RequestError as error:
-                    problems.append(error)
-            if len(problems) == len(chosen):  # what fits one model need not fit another
-                raise problems[0]
-            return added
+        visit = self._visit(request)
 
-        key, visit = await self._changed(request, change)
-        served = next(served for served in chosen if name in visit.additions(served).classes)
-        return self._answer(request, key, {"class": name, "kind": "yours", "model": served.name}, 201)
+        def vector(served: Served) -> Any:
+            scorer = visit.scorer(served)
+            if name in scorer.class_names:
+                raise _taken()
+            vector = served.descriptor(document)
+            _check_finite(scorer.add_classes({name: vector}, "your class"))
+            return vector
+
+        vectors = await self._in_thread(_where_possible, chosen, vector)
+
+        def change(overlay: Overlay) -> Overlay:
+            for served, vector in vectors:
+                classes = Visit(overlay).additions(served).classes
+                if name in classes:
+                    raise _taken()
+                overlay = with_additions(overlay, served, classes={**classes, name: vector})
+            return overlay
+
+        key, _ = await self._changed(request, change)
+        return self._answer(request, key, {"class": name, "kind": "yours", "model": vectors[0][0].name}, 201)
 
     async def remove_class(self, request: Request) -> Response:
         name = request.query_params.get("name", "")
@@ -155,9 +175,16 @@ class Api:
         sent, visit = await read_sent(request, self.limits), self._visit(request)
         name = sent.text("class")
         chosen = self._chosen(sent.fields.get("model", "all"))
-        rows, problems = await self._in_thread(self._example_rows, chosen, visit, sent, name)
-        if not rows:
-            raise problems[0]
+
+        def examples(served: Served) -> Any:
+            scorer = visit.scorer(served)
+            if name not in scorer.class_names:
+                raise RequestError(404, f"no class {name[:100]!r}")
+            features = served.rows(sent, self.limits).features.astype(np.float32)
+            _check_finite(scorer.add_examples(features, [name] * len(features)))
+            return features
+
+        rows = await self._in_thread(_where_possible, chosen, examples)
 
         def change(overlay: Overlay) -> Overlay:
             number = 1 + max((gift.number for part in overlay.values() for gift in part.gifts), default=0)
@@ -171,23 +198,6 @@ class Api:
         additions = visit.additions(served)
         answer = {"class": name, "id": additions.gifts[-1].number, "added": len(features)}
         return self._answer(request, key, answer | {"examples": additions.count(name)}, 201)
-
-    def _example_rows(
-        self, chosen: Sequence[Served], visit: Visit, sent: Sent, name: str
-    ) -> tuple[list[tuple[Served, Any]], list[RequestError]]:
-        rows: list[tuple[Served, Any]] = []
-        problems: list[RequestError] = []
-        for served in chosen:
-            try:
-                if not served.takes_examples:
-                    raise RequestError(400, f"{served.name} cannot learn from examples: its method does not allow it")
-                if name not in visit.scorer(served).class_names:
-                    raise RequestError(404, f"no class {name[:100]!r}")
-                features = served.rows(sent, self.limits).features.astype(np.float32)
-                rows.append((served, features))
-            except RequestError as error:
-                problems.append(error)
-        return rows, problems
 
     async def remove_examples(self, request: Request) -> Response:
         query = request.query_params
@@ -219,7 +229,7 @@ class Api:
         if len(rows.features) > self.limits.files:
             raise RequestError(413, f"explanations of at most {self.limits.files} rows at a time")
         explanations = await self._in_thread(lambda: scorer.explain(rows.features, top=top))
-        return JSONResponse({"model": served.name, "explanations": rows.spread(explanations)})
+        return Answer({"model": served.name, "explanations": rows.spread(explanations)})
 
     async def map(self, request: Request) -> Response:
         visit = self._visit(request)
@@ -241,7 +251,7 @@ class Api:
             top, _ = await self._batcher.top(scorer, rows.features, min(self.limits.top, len(scorer.class_names)))
             points = Projection.points(places, top).tolist()
             answer["points"] = rows.spread([{"x": x, "y": y} for x, y in points])
-        return JSONResponse(answer)
+        return Answer(answer)
 
     def _places(self, served: Served, scorer: Scorer) -> Any:
         if served.name not in self._maps:
@@ -262,7 +272,7 @@ class Api:
         key = self._key(request)
         if key is not None:
             await self._in_thread(self.sessions.forget, key)
-        response = JSONResponse({"forgotten": key is not None})
+        response = Answer({"forgotten": key is not None})
         response.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return response
 
@@ -270,7 +280,7 @@ class Api:
         document = await read_document(request)
         served, visit = self._one(document.get("model")), self._visit(request)
         name = await self._in_thread(save_model, served, visit, document.get("name"), self.settings)
-        return JSONResponse({"saved": name}, 201)
+        return Answer({"saved": name}, 201)
 
     async def export(self, request: Request) -> Response:
         served, visit = self._one(request.query_params.get("model")), self._visit(request)
@@ -317,7 +327,7 @@ class Api:
 
     def _answer(self, request: Request, key: str, document: dict[str, Any], status: int = 200) -> Response:
         """An answer that tells a new visitor who they are."""
-        response = JSONResponse(document, status, headers={HEADER: key})
+        response = Answer(document, status, headers={HEADER: key})
         if request.headers.get(HEADER) is None:
             age = round(86400 * self.limits.session_days)
             secure = request.headers.get("origin", request.url.scheme).startswith("https")  # also behind a proxy
@@ -335,13 +345,29 @@ def _length(gift: Gift) -> int:
     return len(gift.rows)
 
 
-def _with_class(overlay: Overlay, served: Served, name: str, document: dict[str, Any]) -> Overlay:
-    additions = Visit(overlay).additions(served)
-    if name in served.scorer.class_names or name in additions.classes:
-        raise RequestError(409, "there is a class of this name already; choose another one")
-    vector = served.descriptor(document)
-    served.scorer.add_classes({name: vector}, "your class")  # raises if the vector is unfit
-    return with_additions(overlay, served, classes={**additions.classes, name: vector})
+def _taken() -> RequestError:
+    return RequestError(409, "there is a class of this name already; choose another one")
+
+
+def _where_possible(chosen: Sequence[Served], function: Callable[[Served], T]) -> list[tuple[Served, T]]:
+    """The results for the models that a request fits; what fits one need not fit another, but it must fit some."""
+    results: list[tuple[Served, T]] = []
+    problems: list[Exception] = []
+    for served in chosen:
+        try:
+            results.append((served, function(served)))
+        except (RequestError, ClassNormError) as error:
+            problems.append(error)
+    if not results:
+        raise problems[0]
+    return results
+
+
+def _check_finite(scorer: Scorer) -> None:
+    """Numbers that are finite may be too large to compute with."""
+    with np.errstate(all="ignore"):
+        if not np.isfinite(scorer.prototypes()).all():
+            raise RequestError(400, "the numbers are too large to compute with")
 
 
 def _kind(scorer: Scorer, position: int, known: int) -> str:

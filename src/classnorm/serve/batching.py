@@ -100,9 +100,10 @@ def _forward(batch: Sequence[_Waiting]) -> list[tuple[Top, Known] | Exception]:
         return []
     scorer = batch[0].scorer
     rows = batch[0].rows if len(batch) == 1 else np.concatenate([waiting.rows for waiting in batch])
-    top = scorer.top(rows, max(waiting.k for waiting in batch))
     is_asked = any(waiting.reject is not None for waiting in batch)
-    novelty = scorer.novelty(rows) if is_asked else np.empty(0)
+    with np.errstate(all="ignore"):  # features may be too large; their answer is then not finite
+        top = scorer.top(rows, max(waiting.k for waiting in batch))
+        novelty = scorer.novelty(rows) if is_asked else np.empty(0)
     answers: list[tuple[Top, Known] | Exception] = []
     ends = np.cumsum([len(waiting.rows) for waiting in batch])
     for waiting, end in zip(batch, ends, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,6 +27,8 @@ from classnorm.serve.pictures import encode_glyphs, encode_pictures, example_ima
 from classnorm.serve.settings import Limits
 
 __all__ = ["Rows", "Served", "load_models"]
+
+_WORDS = threading.Lock()  # tokenizers are for one thread at a time
 
 Vector = npt.NDArray[np.float32]
 
@@ -80,6 +83,11 @@ class Served:
     @property
     def takes_images(self) -> bool:
         return self.encoder is not None or self.preset is not None
+
+    @cached_property
+    def sight(self) -> str:
+        """The same for models that turn pictures into the same features."""
+        return self.preset or ("" if self.encoder is None else json.dumps(self.encoder.record(), sort_keys=True))
 
     @property
     def takes_examples(self) -> bool:
@@ -156,7 +164,8 @@ class Served:
         text = document["text"]
         if not isinstance(text, str) or not text.strip():
             raise RequestError(400, "text must say what the class looks like")
-        vectors = self.text_encoder.encode([template.replace("{}", text) for template in self.templates])
+        with _WORDS:
+            vectors = self.text_encoder.encode([template.replace("{}", text) for template in self.templates])
         mean = vectors.mean(axis=0, dtype=np.float64)
         return np.asarray(mean / np.linalg.norm(mean), dtype=np.float32)
 
