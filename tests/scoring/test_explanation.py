@@ -209,3 +209,14 @@ def test_names_do_not_change_the_checksum_of_a_dataset(dataset):
     assert named.checksum == plain.checksum
     with pytest.raises(DataError, match="2 names of attributes for descriptors of 8 dimensions"):
         ZeroShotDataset.from_arrays(*arrays, **dataset.split.parts, attribute_names=["red", "blue"])
+
+
+def test_a_power_of_descriptors_with_zeros_is_explained(dataset):
+    """The slope of x ** 0.75 at 0 is infinite; attributes that are 0 in both classes must not spoil the others."""
+    table = np.where(dataset.descriptors > np.median(dataset.descriptors), 1.0, 0.0).astype(np.float32)
+    table[:, 0] = 1.0  # no class without any attribute
+    binary = dataclasses.replace(dataset, descriptors=table)
+    scorer = fit(binary, method="kernel", calibration="none", descriptor_power=0.75)
+    for explanation in scorer.explain(binary.features[:4]):
+        total = sum(entry["contribution"] for entry in explanation["attributes"])
+        assert total == pytest.approx(explanation["difference"], rel=1e-3, abs=1e-4)

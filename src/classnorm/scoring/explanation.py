@@ -162,6 +162,8 @@ def _pieces(
         return start + torch.from_numpy(places.ravel()).to(start)[:, None] * change
 
     gradients = slopes(model, row, at(lefts[:, None] + width * _PLACES))
+    # Along attributes that stay 0, a power below 1 has an infinite slope; they contribute nothing.
+    gradients = torch.where(change != 0, gradients, torch.zeros_like(gradients))
     ends = scores_of(model, row, at(np.stack([lefts, lefts + width]))).reshape(2, -1)
     return gradients.double().cpu().numpy().reshape(len(lefts), _NODES, -1), ends[1] - ends[0]
 
