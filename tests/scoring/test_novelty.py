@@ -8,6 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from classnorm import Scorer, fit
+from classnorm.data import load
 from classnorm.errors import ConfigError, ModelError
 from classnorm.metrics import auroc, novelty_statistics, softmax
 from classnorm.scoring.novelty import ScoredSplit, choose_rejection
@@ -106,7 +107,7 @@ def test_a_model_without_thresholds_still_ranks_rows_but_refuses_to_reject(score
     document = tmp_path / "model.json"
     scorer.save(tmp_path)
     content = json.loads(document.read_text())
-    del content["rejection"]
+    del content["rejection"], content["document_sha256"]
     document.write_text(json.dumps(content))
     old = Scorer.load(tmp_path)
     p = softmax(old.scores(small_dataset.features[:20]), old.temperature)
@@ -121,12 +122,29 @@ def test_a_share_outside_of_zero_to_one_is_refused(scorer, share):
         scorer.novelty_threshold(share)
 
 
-@pytest.mark.parametrize("damage", [{"weights": {"charm": 1.0}}, {"quantiles": [1.0]}, {"intercept": "x"}])
+@pytest.mark.parametrize(
+    "damage", [{"weights": {"charm": 1.0}}, {"weights": {}}, {"quantiles": [1.0]}, {"intercept": "x"}]
+)
 def test_damaged_thresholds_are_one_clear_error(scorer, tmp_path, damage):
     document = tmp_path / "model.json"
     scorer.save(tmp_path)
     content = json.loads(document.read_text())
+    del content["document_sha256"]
     content["rejection"]["one_side"] |= damage
     document.write_text(json.dumps(content))
-    with pytest.raises(ModelError, match="train the model again"):
+    with pytest.raises(ModelError, match="do not fit together"):
         Scorer.load(tmp_path)
+
+
+@pytest.mark.slow
+def test_undescribed_birds_are_found_better_than_by_the_maximum_probability(real_data):
+    data = load(str(real_data / "xlsa17" / "data" / "CUB"), features="efficientnet_lite0")
+    scorer, rows, unseen = fit(data, method="kernel"), data.test_rows, np.flatnonzero(~data.seen)
+    gains = []
+    for draw in range(4):
+        left_out = np.random.default_rng(draw).permutation(unseen)[: len(unseen) // 3]
+        part = scorer.only([name for i, name in enumerate(data.class_names) if i not in left_out])
+        novel = np.isin(data.labels[rows], left_out)
+        novelty, doubt = part.novelty(data.features[rows]), -part.top(data.features[rows], 1).probabilities[:, 0]
+        gains.append(auroc(novelty[~novel], novelty[novel]) - auroc(doubt[~novel], doubt[novel]))
+    assert np.mean(gains) > 1.5

@@ -106,5 +106,7 @@ def test_an_impossible_request_is_refused(scorer, data):
         suggest(scorer, data.features[:5], count=0)
     with pytest.raises(DataError, match="no unlabelled pictures"):
         suggest(scorer, data.features[:0])
+    with pytest.raises(DataError, match="NaN"):
+        suggest(scorer, np.full((2, scorer.d_z), np.nan))
     single = suggest(scorer, data.features[:1])
     assert [picture["row"] for picture in single["pictures"]] == [0]

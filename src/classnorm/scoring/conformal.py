@@ -49,7 +49,7 @@ class SideQuantiles:
     @classmethod
     def read(cls, document: Any) -> SideQuantiles:
         values = np.array(document["quantiles"], dtype=np.float64)
-        if len(values) < 2 or not np.isfinite(values).all() or int(document["count"]) < 1:
+        if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all() or int(document["count"]) < 1:
             raise ValueError("quantiles of prediction sets")
         return cls(int(document["count"]), tuple(values.tolist()))
 

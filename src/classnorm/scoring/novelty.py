@@ -54,11 +54,12 @@ class NoveltyScore:
     @classmethod
     def read(cls, document: Any) -> NoveltyScore:
         weights = {str(name): float(weight) for name, weight in document["weights"].items()}
-        unknown = set(weights) - {*_SINGLE, *_COMBINED}
-        values = np.array(document["quantiles"], dtype=np.float64)
-        if unknown or len(values) < 2 or not np.isfinite([*weights.values(), *values]).all():
+        values, intercept = np.array(document["quantiles"], dtype=np.float64), float(document["intercept"])
+        if not weights or not {*_SINGLE, *_COMBINED}.issuperset(weights) or values.ndim != 1 or len(values) < 2:
             raise ValueError("novelty of an unknown kind")
-        return cls(weights, float(document["intercept"]), tuple(values.tolist()))
+        if not np.isfinite([intercept, *weights.values(), *values]).all():
+            raise ValueError("novelty with NaN or infinity")
+        return cls(weights, intercept, tuple(values.tolist()))
 
 
 ENTROPY = NoveltyScore({"entropy": 1.0}, 0.0, ())

@@ -55,6 +55,7 @@ class ModelDocument(TypedDict):
     attribute_names: NotRequired[list[str]]
     trust: NotRequired[dict[str, float]]
     rejection: NotRequired[dict[str, Any]]
+    sets: NotRequired[dict[str, Any]]
 
 
 def save_scorer(scorer: Scorer, folder: Path) -> Path:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
+from classnorm.data.dataset import check_features
 from classnorm.data.row_store import RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError
 from classnorm.scoring.examples import Trust
@@ -57,11 +58,10 @@ def suggest(scorer: Scorer, features: Rows, count: int = 20, classes: int = 5) -
     """
     if count < 1 or classes < 0:
         raise ConfigError("`count` must be at least 1")
-    if not isinstance(features, RowStore | RowView):
-        features = np.asanyarray(features)
-    if not len(features):
+    rows = features if isinstance(features, RowStore | RowView) else np.asanyarray(features)
+    if not len(rows):
         raise DataError("there are no unlabelled pictures to choose from")
-    pool = _Pool.of(scorer, features)
+    pool = _Pool.of(scorer, rows if isinstance(rows, RowView) else check_features(rows, "features"))
     return {"pictures": _pictures(scorer, pool, count), "classes": _classes(scorer, pool, classes)}
 
 
