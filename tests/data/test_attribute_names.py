@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from classnorm.data import load, load_folder, save_bundle, save_folder
+from classnorm.data import load, load_folder, save_bundle, save_folder, save_gbu
 from classnorm.data.attribute_names import attributes_of_columns, read_attribute_names
 from classnorm.data.descriptions import read_descriptions
 from classnorm.errors import DataError
@@ -33,6 +33,8 @@ def test_a_gbu_folder_may_hold_the_published_list_of_attributes(arrays, write_gb
     named = load(folder)
     assert named.attribute_names == ("bill shape: curved (up or down)", "wing color: blue", "horns", "new world")
     assert read_descriptions(folder, numbers=True).columns == named.attribute_names
+    save_gbu(named, tmp_path / "again")
+    assert load(tmp_path / "again", features="features").attribute_names == named.attribute_names
     (folder / file).write_text("1 horns", encoding="utf-8")
     with pytest.raises(DataError, match="1 names of attributes for descriptors of 4"):
         load(folder)

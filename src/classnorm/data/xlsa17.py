@@ -14,7 +14,7 @@ from classnorm.data.dataset import Split, ZeroShotDataset, check_integers
 from classnorm.data.gbu_benchmarks import recognise
 from classnorm.data.matlab import read_mat
 from classnorm.errors import DataError
-from classnorm.files import replacing
+from classnorm.files import replacing, write_text
 
 __all__ = ["AttributesKey", "load_gbu", "read_splits", "save_gbu"]
 
@@ -85,7 +85,8 @@ def read_splits(folder: Path, attributes: AttributesKey = "att") -> tuple[list[s
 
 
 def save_gbu(dataset: ZeroShotDataset, folder: Path, features: str = "features") -> None:
-    """Write `dataset` as a GBU folder: `att_splits.mat` and `FEATURES.mat`, both MATLAB v5."""
+    """Write `dataset` as a GBU folder: `att_splits.mat` and `FEATURES.mat`, both MATLAB v5, and `attributes.txt` if the
+    attributes have names."""
     norms = np.linalg.norm(dataset.descriptors.astype(np.float64), axis=1, keepdims=True)
     norms[np.abs(norms - 1.0) < 1e-6] = 1.0  # already unit norm: dividing again would only add rounding errors
     table: dict[str, Any] = {
@@ -105,6 +106,9 @@ def save_gbu(dataset: ZeroShotDataset, folder: Path, features: str = "features")
     for path, content in ((folder / f"{features}.mat", table), (folder / _SPLITS, splits)):
         with replacing(path) as temporary:
             scipy.io.savemat(temporary, content, do_compression=False)
+    if dataset.attribute_names is not None:
+        lines = [f"{number} {' '.join(name.split())}\n" for number, name in enumerate(dataset.attribute_names, start=1)]
+        write_text(folder / "attributes.txt", "".join(lines))
 
 
 def _strings(cells: Any, path: Path, key: str) -> list[str]:
