@@ -190,6 +190,6 @@ def _class_lines(document: dict[str, Any]) -> list[str]:
         lack = f"the others lack {document['short_by']:.2f} on average"
         lines.append(f"{lack}; a change of an attribute by its standard deviation would give them:")
         for entry in document["needs"]:
-            name = _column(f"{'more' if entry['gain'] > 0 else 'less'} {entry['name']}")
-            lines.append(f"  {name}{abs(entry['gain']):+8.2f} now {entry['value']:.3g}")
+            name = _column(f"{'more' if entry['change'] > 0 else 'less'} {entry['name']}")
+            lines.append(f"  {name}{entry['gain']:+8.2f} now {entry['value']:.3g}")
     return lines

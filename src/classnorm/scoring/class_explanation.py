@@ -6,11 +6,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from classnorm.data.row_store import Features, RowView, row_blocks
 from classnorm.errors import ConfigError, unknown_name
-from classnorm.scoring.explanation import columns_by_name, neighbours, slopes, tensor
+from classnorm.scoring.explanation import columns_by_name, neighbours, tensor
 
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Scorer
@@ -79,19 +80,31 @@ def _mistakes(scorer: Scorer, c: int, rows: Features | RowView, top: int) -> dic
     looked = set(wrong[:_ROWS].tolist())
     numbered = ((i, row) for part, block in row_blocks(rows, _ROWS) for i, row in enumerate(block, part.start))
     features = [row for i, row in numbered if i in looked]
-    own = tensor(scorer, scorer.descriptors[[c]])
-    with torch.inference_mode(False), torch.enable_grad():
-        each = [slopes(scorer.model, tensor(scorer, row[None]), own.clone())[0] for row in features]
-        slope = torch.stack(each).mean(dim=0)
-    factor = scorer.calibration.factors_and_shifts(scorer.seen[[c]])[0][0]
-    gains = factor * slope.double().cpu().numpy() * scorer.descriptors.std(axis=0)
-    scores = scorer.scores(np.stack(features))
-    needs: list[dict[str, Any]] = [
-        {"name": name, "value": float(scorer.descriptors[c, columns[0]]), "gain": float(gains[columns[0]])}
-        for name, columns in columns_by_name(scorer).items()
-        if len(columns) == 1 and gains[columns[0]]
-    ]
+    rows_of_class = np.stack(features)
+    scores = scorer.scores(rows_of_class)
     return document | {
         "short_by": float((scores.max(axis=1) - scores[:, c]).mean()),
-        "needs": sorted(needs, key=lambda entry: -abs(entry["gain"]))[:top],
+        "needs": _needs(scorer, c, rows_of_class)[:top],
     }
+
+
+@torch.inference_mode()
+def _needs(scorer: Scorer, c: int, features: npt.NDArray[np.float32]) -> list[dict[str, Any]]:
+    """The attributes by how much the score of a class rises on average, if the value changes by its standard deviation
+    between classes, up or down."""
+    single = {name: columns[0] for name, columns in columns_by_name(scorer).items() if len(columns) == 1}
+    deviations = scorer.descriptors.std(axis=0)
+    changes = np.array([sign * deviations[column] for column in single.values() for sign in (1, -1)])
+    table = np.repeat(scorer.descriptors[[c]], len(changes) + 1, axis=0)  # the last row stays as it is
+    table[np.arange(len(changes)), np.repeat(list(single.values()), 2)] += changes
+    logits = scorer.model.logits(tensor(scorer, features), scorer.model.prototypes(tensor(scorer, table)))
+    factor = scorer.calibration.factors_and_shifts(scorer.seen[[c]])[0][0]
+    mean = factor * logits.double().mean(dim=0).cpu().numpy()
+    gains = (mean[:-1] - mean[-1]).reshape(-1, 2)
+    needs: list[dict[str, Any]] = []
+    for i, (name, column) in enumerate(single.items()):
+        best = int(gains[i].argmax())
+        if gains[i, best] > 0:
+            value, change = float(scorer.descriptors[c, column]), float(changes[2 * i + best])
+            needs.append({"name": name, "value": value, "change": change, "gain": float(gains[i, best])})
+    return sorted(needs, key=lambda entry: -entry["gain"])

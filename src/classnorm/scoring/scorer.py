@@ -318,7 +318,7 @@ class Scorer:
             ``value`` and ``mean``; ``similar``, the classes with the most similar prototypes; ``neighbours`` as in
             `explain`. With rows: ``rows``, ``right``, ``mistaken_for``; ``short_by``, how much the score lacks on
             average where it is wrong; ``needs``, the attributes whose change would help most there, each with
-            ``gain``, the change of the score if the value rose by the standard deviation between classes.
+            ``change``, up or down by the standard deviation between classes, and ``gain``, what it adds to the score.
         """
         return explain_class(self, name, None if features is None else self._rows(_checked(features)), top)
 

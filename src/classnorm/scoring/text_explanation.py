@@ -50,10 +50,17 @@ class _OfShares(ZeroShotModel):
         self.model, self.vectors = model, vectors
 
     def prototypes(self, descriptors: Tensor) -> Tensor:
-        return self.model.prototypes(F.normalize(descriptors @ self.vectors, dim=1))
+        mixed = F.normalize(descriptors @ self.vectors, dim=1)
+        if mixed.requires_grad:  # a dimension that no sentence has may have an infinite slope
+            mixed.register_hook(_finite)  # type: ignore[no-untyped-call]
+        return self.model.prototypes(mixed)
 
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
         return self.model.logits(features, prototypes)
+
+
+def _finite(slope: Tensor) -> Tensor:
+    return torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def explain_texts(
