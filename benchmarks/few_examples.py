@@ -29,14 +29,16 @@ def main() -> None:
     parser.add_argument("--method", default="kernel")
     parser.add_argument("--recipe", default="reference")
     parser.add_argument("--examples", type=int, nargs="+", default=[1, 2, 5], metavar="K")
+    parser.add_argument("--all-classes", action="store_true", help="also give test rows of seen classes back")
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     data = load(arguments.data, **({"features": arguments.features} if arguments.features else {}))
     scorer = fit(data, arguments.method, arguments.recipe)
+    classes = np.unique(data.labels[data.test_rows if arguments.all_classes else data.split.test_unseen])
     results: dict[str, list[dict[str, float]]] = {}
     for draw in range(arguments.draws):
-        for name, scores in one_draw(scorer, data, arguments.examples, np.random.default_rng(draw)).items():
+        for name, scores in one_draw(scorer, data, classes, arguments.examples, draw).items():
             results.setdefault(name, []).append(scores)
     rows = data.test_rows
     for name, adapted in (("description (all test rows)", scorer), ("unlabelled", scorer.adapt(data.features[rows]))):
@@ -45,12 +47,12 @@ def main() -> None:
 
 
 def one_draw(
-    scorer: Scorer, data: ZeroShotDataset, counts: list[int], draws: np.random.Generator
-) -> Mapping[str, dict]:
+    scorer: Scorer, data: ZeroShotDataset, classes: np.ndarray, counts: list[int], seed: int
+) -> dict[str, dict[str, float]]:
     """Scores with the description, with pictures only, and with both."""
-    unseen = np.unique(data.labels[data.split.test_unseen])
-    drawn = [draws.permutation(np.flatnonzero(data.labels == c))[: max(counts)] for c in unseen]
-    rows = np.setdiff1d(data.test_rows, np.concatenate(drawn))
+    draws, test = np.random.default_rng(seed), data.test_rows
+    drawn = [draws.permutation(test[data.labels[test] == c])[: max(counts)] for c in classes]
+    rows = np.setdiff1d(test, np.concatenate(drawn))
     described = [name for name, seen in zip(data.class_names, data.seen, strict=True) if seen]
     results = {"description": scored(scorer, data, rows)}
     for count in counts:
