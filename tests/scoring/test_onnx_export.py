@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from classnorm.data import SyntheticConfig, synthetic
+from classnorm.encoders import frozen_encoder
 from classnorm.errors import ConfigError, OutputError
 from classnorm.methods import METHODS
 from classnorm.methods.settings.generative import SoftmaxRowsConfig
@@ -348,3 +349,10 @@ def test_examples_are_in_the_exported_prototypes_and_scores(dataset, tmp_path):
     scores = session.run(["scores"], {"features": features})[0]
     np.testing.assert_allclose(scores, scorer.scores(features), rtol=1e-4, atol=1e-3)
     assert {entry.name for entry in session.get_overridable_initializers()} >= {"prototypes", "seen", "penalties"}
+
+
+def test_several_encoders_inside_are_refused_before_anything_is_written(small_dataset, tmp_path):
+    scorer = fit(small_dataset, method="eszsl", calibration="none")
+    with pytest.raises(ConfigError, match="only one encoder fits"):
+        export_onnx(scorer, tmp_path / "x.onnx", encoder=frozen_encoder("convnet+convnet-gray", 32))
+    assert not list(tmp_path.iterdir())

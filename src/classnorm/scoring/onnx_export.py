@@ -34,6 +34,7 @@ import torch
 from torch import Tensor, nn
 
 from classnorm.encoders import Encoder
+from classnorm.encoders.joined import JoinedEncoder
 from classnorm.errors import ConfigError, OutputError
 from classnorm.files import replacing
 from classnorm.methods.method import ZeroShotModel
@@ -117,6 +118,8 @@ def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18, encoder: Enco
     path = Path(path)
     if path.suffix != ".onnx":
         raise ConfigError(f"{path}: the name of an ONNX file must end in .onnx")
+    if isinstance(encoder, JoinedEncoder):
+        raise ConfigError(f"{encoder.name}: only one encoder fits into a graph of images; leave out `encoder_inside`")
     onnx = _onnx()
     scorer = dataclasses.replace(scorer, model=copy.deepcopy(scorer.model).cpu().eval())
     table = scorer.prototypes()
