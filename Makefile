@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 RUNS := runs/demo
 REPORT := report
 
-.PHONY: run serve test test-fast test-portable browser lint bench clean
+.PHONY: run serve test test-fast test-portable browser lint bench fuzz clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make test-portable  repeat the numerical tests under other instruction sets and thread counts"
 	@echo "make browser        install Chromium for the tests of pages (Debian and Ubuntu, as root)"
 	@echo "make lint           ruff, mypy, import-linter, duplicate code"
+	@echo "make fuzz           read CASES=10000 damaged and hostile files"
 	@echo "make bench          measure the speed on this machine, beside a plain PyTorch loop"
 
 # Rebuilt only when what is installed has changed; PyTorch first, so that nothing pulls another build of it.
@@ -74,6 +75,12 @@ browser:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
 		|| { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium; } \
 		>/dev/null 2>&1 || echo "Chromium cannot be installed with apt-get here: the tests of pages will be skipped"
+
+# New damaged and hostile files, as many as one likes; counts in fuzz-counts.json.
+CASES ?= 10000
+
+fuzz: $(READY)
+	CLASSNORM_FUZZ=$(CASES) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist tests/fuzz
 
 lint: $(READY)
 	$(BIN)/ruff check .

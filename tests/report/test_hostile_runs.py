@@ -177,3 +177,12 @@ def test_no_text_of_a_plot_is_read_as_a_formula(kind):
     series = [Series(f"{bad}{i}", bad, x, x) for i in range(2)]
     plot = Plot(bad, kind, bad, bad, bad, series, lines_at={bad: 1.5}, ticks=[bad, bad])
     assert png(draw(plot)).startswith(b"\x89PNG")
+
+
+def test_a_history_without_epochs_or_losses_is_left_out_of_the_plot(write_run, tmp_path):
+    from classnorm.report.plots import training_plot
+
+    folder = write_run(tmp_path / "run").folder
+    (folder / "history.jsonl").write_text('{"loss": 1.0}\n{"epoch": 1}\n{"epoch": 2, "loss": 0.5}\n')
+    [series] = training_plot(group_results(find_results([tmp_path]))).series
+    assert (series.x, series.y) == ([2], [0.5])

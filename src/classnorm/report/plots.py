@@ -187,7 +187,7 @@ def training_plot(groups: Sequence[Group]) -> Plot:
         Series(group.label, group.label, [line["epoch"] for line in lines], [line["loss"] for line in lines])
         for group in groups
         for result in group.results
-        if (lines := [line for line in result.history if "loss" in line])
+        if (lines := [line for line in result.history if {"epoch", "loss"} <= line.keys()])
     ]
     losses = [loss for line in series for loss in line.y]
     limits = [min(0.0, *losses), 1.05 * max(losses)] if losses else None
