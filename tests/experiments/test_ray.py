@@ -313,7 +313,7 @@ def test_a_local_cluster_listens_on_the_loopback_address_only(tmp_path: Path) ->
     script = (
         "import ray\nfrom classnorm.cluster import Cluster\n"
         "Cluster(jobs=1).connect()\n"
-        "ray.get(ray.remote(abs).remote(-1))\n"
+        "ray.get(ray.remote(lambda: 1).remote())\n"
         "[node] = ray.nodes()\nprint(node['NodeManagerAddress'])\n"
         "import psutil\n"
         "family = [psutil.Process(), *psutil.Process().children(recursive=True)]\n"
