@@ -367,7 +367,7 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError("unknown format")
             result = cls(**document["params"])
             label_type = np.dtype(document["label_type"])
-            if label_type.hasobject or label_type.itemsize > _LONGEST_LABEL:
+            if label_type.kind not in "biufUO" or label_type.itemsize > _LONGEST_LABEL:
                 raise ValueError(f"label_type {label_type}")
             result.classes_ = np.array(document["classes"], dtype=label_type)
             result._described = bool(document["described"])

@@ -260,13 +260,6 @@ def class_names_of_the_two_files_that_differ(kit: Kit) -> Arguments:
     return kit.train(kit.gbu(in_features={"allclasses_names": ["ant", "bee", "cow", "okapi", "quagga"]}))
 
 
-@case(r"zoo: 2 seen classes are too few .*use --calibration none")
-def too_few_classes_for_a_validation(kit: Kit) -> Arguments:
-    rows = kit.arrays["train_idx"]
-    few = kit.bundle(train_idx=rows[rows < 12], test_seen_idx=np.zeros(0, dtype=int))
-    return kit.train(few, "--calibration", "validation")
-
-
 # Names and settings
 
 
@@ -527,7 +520,7 @@ def recipe_of_a_huge_model(kit: Kit) -> Arguments:
 # Outputs
 
 
-@case(r"cannot write .*file\.txt/runs/seed-0: Not a directory")
+@case(r"cannot write .*file\.txt/runs: Not a directory")
 def runs_below_a_file(kit: Kit) -> Arguments:
     return kit.train(kit.bundle(), "--out", kit.file("file.txt", "x") / "runs")
 
@@ -691,10 +684,9 @@ def test_a_process_on_a_full_disk_says_nothing_more_when_it_exits(kit: Kit, make
     assert [path.name for path in kit.out.rglob("*") if path.is_file()] == []
 
 
-def test_a_disk_that_fills_up_after_the_weights_leaves_no_result(on_a_full_disk: Callable[..., Any], kit: Kit) -> None:
+def test_a_disk_that_fills_up_after_the_weights_leaves_nothing(on_a_full_disk: Callable[..., Any], kit: Kit) -> None:
     tiny = kit.train(kit.world.bundle, "--hidden", 2, "--layers", 2, "--checkpoint-every", 0)
     outcome = on_a_full_disk(tiny, limit=6_800)  # between model.safetensors and predictions.npz
     assert outcome.code == 2
     assert re.fullmatch(FULL, outcome.err)
-    files = {path.name for path in kit.out.rglob("*") if path.is_file()}
-    assert files == {"model.safetensors", "model.json"}  # no result.json, no temporary file
+    assert [path.name for path in kit.out.rglob("*") if path.is_file()] == []

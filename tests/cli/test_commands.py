@@ -7,7 +7,7 @@ import pytest
 from classnorm.cli import main
 
 COMMANDS = [
-    *("train", "evaluate", "predict", "explain", "add-class", "suggest", "search", "continual", "reproduce"),
+    *("train", "evaluate", "predict", "explain", "adapt", "add-class", "suggest", "search", "continual", "reproduce"),
     *("analyze variance", "analyze smoothness", "analyze attributes"),
     *("report", "extract", "describe", "export", "serve", "bench", "data check", "data convert"),
     *("data merge", "data synthesize"),

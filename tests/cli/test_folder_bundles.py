@@ -135,7 +135,7 @@ def test_bad_arguments_are_one_clear_line(
 
 
 PEAK = """
-import re, sys
+import inspect, re, sys
 from pathlib import Path
 import torch
 from classnorm.data import SyntheticConfig, load, synthesize
@@ -149,7 +149,9 @@ from classnorm.training import stored_rows
 stored_rows._POOL_BYTES, row_store._SPAN_BYTES = 1 << 22, 1 << 20
 calibrated._MAX_LOGITS = 1 << 16
 construct = scorer.Scorer.__init__
-construct.__defaults__ = (*construct.__defaults__[:-1], 1 << 22)  # block_bytes
+names = [p.name for p in inspect.signature(construct).parameters.values() if p.default is not p.empty]
+defaults = dict(zip(names, construct.__defaults__, strict=True)) | {"block_bytes": 1 << 22}
+construct.__defaults__ = tuple(defaults.values())
 rows, folder = int(sys.argv[1]), Path(sys.argv[2])
 config = SyntheticConfig(classes=50, unseen=10, rows=rows, features=256, attributes=20)
 synthesize(config, folder, "float16", 8192)

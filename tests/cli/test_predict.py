@@ -230,7 +230,7 @@ def test_images_that_cannot_be_read_are_named_and_left_out(classnorm: Command, a
     outcome = classnorm("predict", asked, shapes / "red_bar")
     assert outcome.code == 0
     assert [row["image"] for row in read(outcome.out)] == [f"{i}.png" for i in range(10) if i != 4]
-    assert "skipped 4.png: not an image" in outcome.err and "1 images could not be read" in outcome.err
+    assert "skipped 4.png: not an image" in outcome.err and "1 image could not be read" in outcome.err
 
 
 def test_new_classes_come_in_words_by_way_of_describe(
