@@ -153,4 +153,4 @@ def test_a_report_on_a_damaged_diagnosis_is_one_line(classnorm, tmp_path):
     (tmp_path / "artifact.json").write_text('"damaged"')
     outcome = classnorm("report", tmp_path, "--out", tmp_path / "report")
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-    assert "artifact.json: not readable; make it again" in outcome.err
+    assert "artifact.json: the document is" in outcome.err and "; make it again" in outcome.err
