@@ -7,13 +7,14 @@ READY := $(VENV)/.ready
 RUNS := runs/demo
 REPORT := report
 
-.PHONY: run serve test test-fast test-portable browser lint bench fuzz clean
+.PHONY: run serve test test-all test-fast test-portable browser lint bench fuzz clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run            train on the embedded dataset without and with Class Normalization, write $(REPORT)/"
 	@echo "make serve          train on the embedded dataset in seconds, open a page for it on http://127.0.0.1:8000"
-	@echo "make test           run all tests"
+	@echo "make test           run the tests"
+	@echo "make test-all       run the long ones too: a browser, clusters, examples, kills"
 	@echo "make test-fast      run the tests that take less than 5 seconds each"
 	@echo "make test-portable  repeat the numerical tests under other instruction sets and thread counts"
 	@echo "make browser        install Chromium for the tests of pages (Debian and Ubuntu, as root)"
@@ -49,10 +50,13 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10 --dist loadfi
 	-n $$($(BIN)/python -c "import os; print(min(4, os.cpu_count() or 1))")
 
 test: $(READY)
-	$(PYTEST)
+	$(PYTEST) -m "not long"
 
 test-fast: $(READY)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not long"
+
+test-all: test
+	$(PYTEST) -m long
 
 # Other processors round products differently: the numerical tests, as an old and as a newer machine would run them.
 NUMERICAL := tests/nn tests/metrics tests/training tests/methods tests/scoring tests/continual tests/analysis \
@@ -65,9 +69,9 @@ NEWER := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_IS
 INVARIANCE := tests/test_estimator.py -k "subset_invariance or comes_with"
 
 test-portable: $(READY)
-	$(OLD) $(PYTEST) -m "not slow" $(NUMERICAL)
+	$(OLD) $(PYTEST) -m "not slow and not long" $(NUMERICAL)
 	$(OLD) $(BIN)/python -m pytest $(INVARIANCE)
-	$(NEWER) OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m "not slow" $(NUMERICAL)
+	$(NEWER) OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m "not slow and not long" $(NUMERICAL)
 	$(NEWER) OMP_NUM_THREADS=2 $(BIN)/python -m pytest $(INVARIANCE)
 
 # Without a browser the tests of pages are skipped.

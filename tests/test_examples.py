@@ -11,6 +11,7 @@ pytestmark = pytest.mark.slow
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
 def test_an_example_runs(script, tmp_path):
     process = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)

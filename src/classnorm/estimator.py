@@ -186,8 +186,8 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """As in scikit-learn; with `deep`, also each of `settings` as ``settings__NAME``."""
         params: dict[str, Any] = super().get_params(deep)
-        if deep:
-            params |= {f"{_NESTED}{name}": value for name, value in (self.settings or {}).items()}
+        if deep and isinstance(self.settings, Mapping):
+            params |= {f"{_NESTED}{name}": value for name, value in self.settings.items()}
         return params
 
     def set_params(self, **params: Any) -> Self:

@@ -101,12 +101,12 @@ def test_compare_is_part_of_the_json(classnorm, bench, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--shapes", "CBU"], "did you mean 'CUB'?"),
+        (["--shapes", "cubb"], "did you mean 'CUB'?"),
         (["--repeats", 0], "--repeats is 0; it must be at least 1"),
         (["--threads", -1], "--threads is -1; it must be at least 1"),
         (["--features-dim", 0], "--features-dim is 0; it must be at least 1"),
         (["--compare", "nothing.json"], "nothing.json: no such file"),
-        (["--compare", "pyproject.toml"], "not a readable bench.json"),
+        (["--compare", "pyproject.toml"], "give one that `classnorm bench` wrote"),
         (["--data-root", "nowhere"], "nowhere: no such folder"),
     ],
 )

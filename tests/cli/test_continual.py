@@ -171,6 +171,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(classnorm, bundle, tmp_path, argu
     assert outcome.err.count("\n") == 1 and "Traceback" not in outcome.err
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_killed_run_continues_to_the_same_scores(bundle, tmp_path):
     command = [

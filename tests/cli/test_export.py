@@ -75,7 +75,7 @@ def test_json_names_the_files_with_their_checksums(classnorm: Command, trained: 
 def test_a_model_that_takes_no_new_classes_is_announced(
     classnorm: Command, trained: Path, quick: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("classnorm.scoring.onnx_export.export_onnx", lambda scorer, path, opset: quick[:1])
+    monkeypatch.setattr("classnorm.scoring.onnx_export.export_onnx", lambda scorer, path, opset, encoder: quick[:1])
     assert "no classes can be added to any.onnx" in classnorm("export", trained, "any.onnx").err
     assert classnorm("export", trained, "any.onnx", "--quiet").err == ""
 

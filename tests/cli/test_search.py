@@ -81,6 +81,7 @@ GRID = ["--sampler", "grid", "--space", "lr=1e-4,1e-3,3e-3,1e-2", "hidden=16,32"
 TPE = ["--no-prune", "--trials", "8", "--space", "lr=1e-4..1e-2:log"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", [GRID, TPE], ids=["grid", "tpe"])
 def test_a_search_killed_three_times_ends_with_the_table_of_an_undisturbed_one(bundle, tmp_path, sampler):

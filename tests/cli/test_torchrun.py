@@ -51,6 +51,7 @@ def epochs(checkpoint):
         return json.loads(file.metadata()["history"])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_process_that_dies_ends_all_and_resume_gives_the_result_of_one_process(classnorm, tmp_path):
     command = ["train", DATA, *SETTINGS, "--calibration", "validation:bias", "--epochs", "20", "--seeds", "2"]

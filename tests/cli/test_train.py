@@ -169,6 +169,7 @@ def test_the_default_folder_says_dataset_method_and_recipe(capsys, bundle, tmp_p
     assert (tmp_path / "runs" / "synthetic" / "classnorm-baseline" / "seed-3" / "result.json").is_file()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_run_killed_by_a_signal_resumes_to_the_same_weights(bundle, tmp_path):
     """A real process, a real SIGKILL, the same bytes in the end."""

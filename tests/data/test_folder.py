@@ -115,7 +115,7 @@ BAD = {
     "another format": (edit(format="x"), "not a folder bundle"),
     "newer": (edit(version=2), "version 2 is not understood; update"),
     "no shards": (edit(shards=[]), '"shards" must be a list'),
-    "nameless shard": (edit(shards=[{"rows": 3}]), '"shards" must be a list'),
+    "nameless shard": (edit(shards=[{"rows": 3}]), r"shards\[0\]\.file is missing"),
     "lost shard": (lambda folder: (folder / "features-00001.npy").unlink(), r"features-00001\.npy: no such file"),
     "lost table": (lambda folder: (folder / "table.npz").unlink(), r"table\.npz: no such file"),
     "another width": (other_width, "4 dimensions in float32, but 9 in float32 in the first shard"),

@@ -184,10 +184,14 @@ def files(
     draw, drawn = plots.png, itertools.count()
 
     def report(path: Path) -> None:
-        plots.png = draw if next(drawn) % 20 == 0 else lambda figure: b""  # drawing takes long
         runs = path.parent if path.parent.name == "artifact" else path.parents[1]
         artifacts = find_artifacts([runs])
-        write_report(group_results(find_results([runs], may_be_empty=True)), root / "page", "t", artifacts=artifacts)
+        plots.png = draw if next(drawn) % 20 == 0 else lambda figure: b""  # drawing takes long
+        try:
+            groups = group_results(find_results([runs], may_be_empty=True))
+            write_report(groups, root / "page", "t", artifacts=artifacts)
+        finally:
+            plots.png = draw
 
     def predict(path: Path) -> None:
         json.dumps(Scorer.load(path.parent, "cpu").probabilities(data.features[:3]).tolist(), allow_nan=False)

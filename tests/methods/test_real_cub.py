@@ -15,6 +15,7 @@ def cub(real_data):
     return load(real_data / "xlsa17" / "data" / "CUB", features="efficientnet_lite0")
 
 
+@pytest.mark.long
 def test_class_normalization_reaches_the_released_score_and_beats_the_plain_model(cub):
     """The authors' release gives H 55.2 with and 52.4 without CN on these features; one seed varies by about 1."""
     harmonic = {}

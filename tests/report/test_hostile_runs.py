@@ -88,6 +88,7 @@ def report(runs, folder):
     return (folder / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_script_at_any_leaf_of_any_document_is_shown_or_refused(everything, tmp_path, monkeypatch):
     monkeypatch.setattr("classnorm.report.plots.png", lambda figure: b"")  # drawing has a test of its own

@@ -224,7 +224,7 @@ class Undecided(torch.nn.Module):
 
 def test_logits_without_an_onnx_form_are_refused(trained, tmp_path):
     scorer = dataclasses.replace(trained("eszsl"), model=Undecided(), d_z=8)
-    with pytest.raises(ConfigError, match="method eszsl cannot be exported: ONNX has no form for its logits"):
+    with pytest.raises(ConfigError, match="method eszsl cannot be exported: ONNX has no form for its scores"):
         export_onnx(scorer, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 

@@ -302,6 +302,7 @@ def test_random_bodies_are_refused(hostile, place):
     bombard(hostile, place, 500)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ten_thousand_random_bodies_are_refused(hostile, place):
     bombard(hostile, place, 10_000)

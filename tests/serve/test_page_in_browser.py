@@ -16,7 +16,7 @@ from classnorm.data import glyphs
 from classnorm.scoring import Scorer, fit
 from classnorm.serve import ServeSettings
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 UNSEEN = "latin small letter e with acute"
 HTML = '<img src=x onerror="document.title=1"><b>bold</b>'

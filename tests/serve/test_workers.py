@@ -78,6 +78,7 @@ def check_workers(process, address):
     assert not children(process)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_server_killed_under_load_leaves_whole_models_and_starts_again(model_folder, tmp_path, letters):
     document = {"features": letters.features[:4].tolist()}
