@@ -14,7 +14,7 @@ help:
 	@echo "make run            train on the embedded dataset without and with Class Normalization, write $(REPORT)/"
 	@echo "make serve          train on the embedded dataset in seconds, open a page for it on http://127.0.0.1:8000"
 	@echo "make test           run the tests"
-	@echo "make test-all       run the long ones too: a browser, clusters, examples, kills"
+	@echo "make test-all       run the long ones too: a browser, examples, kills"
 	@echo "make test-fast      run the tests that take less than 5 seconds each"
 	@echo "make test-portable  repeat the numerical tests under other instruction sets and thread counts"
 	@echo "make browser        install Chromium for the tests of pages (Debian and Ubuntu, as root)"

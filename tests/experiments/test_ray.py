@@ -220,7 +220,6 @@ def test_more_gpus_than_the_cluster_has_are_refused(nodes: Nodes, data: ZeroShot
         run_tasks([Where(data, 0)], tmp_path, Engine(backend="ray", address=nodes.address, gpus=1))
 
 
-@pytest.mark.long
 def test_a_search_of_60_trials_with_a_node_killed_midway_finds_what_one_process_finds(
     nodes: Nodes, data: ZeroShotDataset, tmp_path: Path, one_thread: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -287,7 +286,6 @@ def test_extract_on_the_cluster_writes_the_bundle_of_one_process(
     assert "--gpus says whether workers use their GPUs" in capsys.readouterr().err
 
 
-@pytest.mark.long
 def test_a_head_that_dies_ends_a_search_with_one_line_and_the_same_command_goes_on(
     nodes: Nodes, data: ZeroShotDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
