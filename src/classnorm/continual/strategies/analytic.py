@@ -92,10 +92,7 @@ class Analytic(Strategy):
     @torch.no_grad()
     def _solve(self) -> float:
         """Replace the learner's model; return the mean of 1 − cos between prototypes and class means."""
-        seen = self.moments.counts.nonzero()[:, 0]
-        if len(seen) < 2:
-            raise ConfigError(f"the tasks so far have training rows of {len(seen)} class; make the first task larger")
-        seen = seen[self.problem.classes[seen].argsort()]  # the order of tasks has no effect
+        seen = self.problem.learnt(self.moments.counts)
         descriptors = self.problem.descriptors.cpu()[seen]
         moments = self.moments.of_classes(seen)
         model = solve(self.learner.config, descriptors, moments, self.problem.seed).eval()

@@ -91,10 +91,7 @@ class RandomFeatureStrategy(Strategy):
             self.gram += hidden.T @ hidden
             self.sums.index_add_(0, labels, hidden.double())
             self.counts += torch.bincount(labels, minlength=len(self.counts))
-        seen = self.counts.nonzero()[:, 0]
-        if len(seen) < 2:
-            raise ConfigError(f"the tasks so far have training rows of {len(seen)} class; make the first task larger")
-        seen = seen[self.problem.classes[seen].argsort()]  # the order of tasks has no effect
+        seen = self.problem.learnt(self.counts)
         descriptors = self.problem.descriptors.cpu()[seen]
         device = self.learner.projection.device
         kernel = DescriptorKernel.fit(descriptors, self.learner.config, self.problem.seed)

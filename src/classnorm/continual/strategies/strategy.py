@@ -19,6 +19,7 @@ from classnorm.continual.grid import Grid
 from classnorm.continual.inputs import Inputs
 from classnorm.continual.model import Learner
 from classnorm.continual.stream import TaskStream
+from classnorm.errors import ConfigError
 from classnorm.progress import OnProgress
 from classnorm.training import EpochLosses, FitContext, gradient_step, make_optimizer, run_epochs, seeded
 
@@ -45,6 +46,17 @@ class StreamProblem:
     rows: tuple[Tensor, ...]
     """Training rows of each task."""
     seed: int
+
+    def learnt(self, counts: Tensor) -> Tensor:
+        """The classes with training rows so far, in the order of the stream: that of the tasks has no effect.
+
+        Args:
+            counts: [n_classes], training rows of each class so far.
+        """
+        seen = counts.nonzero()[:, 0]
+        if len(seen) < 2:
+            raise ConfigError(f"the tasks so far have training rows of {len(seen)} class; make the first task larger")
+        return seen[self.classes[seen].argsort()]
 
     def bytes_of(self, rows: int) -> int:
         """Bytes of the inputs of some rows, as a learner takes them."""
