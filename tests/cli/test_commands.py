@@ -10,7 +10,7 @@ COMMANDS = [
     *("train", "evaluate", "predict", "explain", "adapt", "add-class", "suggest", "search", "continual", "reproduce"),
     *("analyze variance", "analyze smoothness", "analyze attributes"),
     *("report", "extract", "describe", "export", "serve", "bench", "data check", "data convert"),
-    *("data merge", "data synthesize"),
+    *("data fetch", "data merge", "data synthesize"),
 ]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -143,3 +145,36 @@ def test_a_folder_is_not_converted_onto_itself(classnorm: Command, folder: Path)
     outcome = classnorm("data", "convert", folder, folder / ".." / "gbu", "--features", "vit")
     assert outcome.code == 2 and "is the dataset itself" in outcome.err
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_fetch_downloads_from_a_mirror_and_says_where_it_is(
+    classnorm: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    from functools import partial
+    from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+    monkeypatch.setenv("CLASSNORM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    served = tmp_path / "served"
+    served.mkdir()
+    with zipfile.ZipFile(served / "mine.zip", "w") as archive:
+        for name in ("CUB", "SUN", "AWA1", "AWA2", "APY"):
+            archive.write(folder / "att_splits.mat", f"xlsa17/data/{name}/att_splits.mat")
+            archive.write(folder / "vit.mat", f"xlsa17/data/{name}/res101.mat")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=served)) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        arguments = ["data", "fetch", "gbu", "--out", tmp_path / "data", "--mirror"]
+        mirror = f"http://127.0.0.1:{server.server_port}/mine.zip"
+        document = json.loads(classnorm(*arguments, mirror, "--json").out)
+        words = classnorm(*arguments, mirror)
+        server.shutdown()
+    assert document["target"] == str(tmp_path / "data" / "gbu")
+    assert (document["files"], document["url"]) == (10, mirror)
+    assert words.code == 0 and "10 files" in words.err and "cite their paper" in words.err
+    assert load(tmp_path / "data" / "gbu" / "xlsa17" / "data" / "CUB").checksum == load(folder, features="vit").checksum
+
+
+def test_fetch_of_an_unknown_dataset_names_the_known_ones(classnorm: Command) -> None:
+    outcome = classnorm("data", "fetch", "gub")
+    assert outcome.code == 2
+    assert outcome.err == "classnorm: error: unknown dataset to fetch 'gub'. Known: cub, gbu\n"

@@ -40,6 +40,7 @@ _COMMANDS = {
     "bench": ("bench:Bench", "measure the speed on this machine"),
     "data check": ("data_check:DataCheck", "inspect a dataset"),
     "data convert": ("data_convert:DataConvert", "convert between GBU folders, .npz and folder bundles"),
+    "data fetch": ("data_fetch:DataFetch", "download a public dataset"),
     "data merge": ("data_merge:DataMerge", "join the parts of an extraction"),
     "data synthesize": ("data_synthesize:DataSynthesize", "write a synthetic dataset of any size"),
 }
