@@ -191,3 +191,11 @@ def test_a_run_killed_by_a_signal_resumes_to_the_same_weights(bundle, tmp_path):
     weights = [(tmp_path / name / "seed-0" / "model.safetensors").read_bytes() for name in ("whole", "killed")]
     assert weights[0] == weights[1]
     assert not checkpoint.exists()
+
+
+def test_weights_of_descriptor_blocks_are_shown_and_recorded(capsys, bundle, tmp_path):
+    main(["train", str(bundle), "--method", "kernel", "--blocks", "5,15", "--out", str(tmp_path), "--quiet"])
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("block weights: ")]
+    weights = json.loads((tmp_path / "seed-0" / "result.json").read_text())["choices"]["block_weights"]
+    assert line == f"block weights: {weights[0]}, {weights[1]} (chosen by the fit)"
+    assert sum(weights) == pytest.approx(1.0)

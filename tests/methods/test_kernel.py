@@ -157,12 +157,70 @@ def test_landmarks_approximate_the_kernel(small_dataset):
     assert scores(some, small_dataset).zsl > exact.zsl - 20
 
 
-def test_blocks_get_kernels_of_their_own(small_dataset):
+@pytest.fixture(scope="module")
+def with_noise(small_dataset):
+    """Eight more columns of descriptors that say nothing."""
     noise = np.random.default_rng(0).normal(size=(small_dataset.n_classes, 8)).astype(np.float32)
-    both = replace(small_dataset, descriptors=np.concatenate([small_dataset.descriptors, noise], axis=1))
-    scorer = fit(both, method="kernel", blocks="30,8", calibration="none")
+    return replace(small_dataset, descriptors=np.concatenate([small_dataset.descriptors, noise], axis=1))
+
+
+def test_blocks_get_kernels_of_their_own_and_weights_by_what_they_say(small_dataset, with_noise):
+    scorer = fit(with_noise, method="kernel", blocks="30,8")
+    equal = fit(with_noise, method="kernel", blocks="30,8", block_weights="equal")
     assert len(scorer.model.kernel.bandwidths) == 2
-    assert scores(scorer, both).zsl > 25
+    weights = scorer.model.choices()["block_weights"]
+    assert weights[1] <= 0.1 and sum(weights) == pytest.approx(1.0)
+    without = scores(fit(small_dataset, method="kernel"), small_dataset)
+    assert scores(scorer, with_noise).zsl > max(without.zsl - 5, scores(equal, with_noise).zsl)
+
+
+def test_given_weights_are_those_of_a_weighted_mean_of_kernels(with_noise):
+    seen = torch.from_numpy(with_noise.descriptors[with_noise.seen])
+    config = KernelConfig(blocks="30,8", block_weights="3,1")
+    kernel = DescriptorKernel.fit(seen, config, 0, config.fixed_weights(2))
+    features = kernel(seen)
+    alone = [DescriptorKernel.fit(part, KernelConfig(), 0)(part) for part in (seen[:, :30], seen[:, 30:])]
+    expected = 0.75 * alone[0] @ alone[0].T + 0.25 * alone[1] @ alone[1].T
+    torch.testing.assert_close(features @ features.T, expected, atol=2e-3, rtol=0)
+
+
+def test_weights_do_not_depend_on_classes_that_a_fit_does_not_see(with_noise):
+    other = with_noise.descriptors.copy()
+    other[~with_noise.seen] = other[~with_noise.seen][::-1]
+    fits = [fit(replace(with_noise, descriptors=d), "kernel", blocks="30,8") for d in (with_noise.descriptors, other)]
+    assert fits[0].model.choices() == fits[1].model.choices()
+
+
+@pytest.mark.parametrize("weights", ["1", "1,2,3", "-1,2", "0,0", "nan,1", "a,b"])
+def test_weights_that_do_not_fit_the_blocks_are_refused(with_noise, weights):
+    with pytest.raises(ConfigError, match=r"block_weights is .*a number from 0 for each of the 2 parts"):
+        fit(with_noise, method="kernel", blocks="30,8", block_weights=weights, calibration="none")
+
+
+def test_one_block_is_fitted_and_stored_as_before(small_dataset):
+    scorer = fit(small_dataset, method="kernel", recipe="closed-form", calibration="none")
+    assert "kernel.weights" not in scorer.model.state_dict() and not scorer.model.choices()
+    assert "block_weights" not in scorer.config.as_dict()
+
+
+def test_a_model_with_chosen_weights_is_saved_loaded_and_explained(with_noise, tmp_path):
+    scorer = fit(with_noise, method="kernel", blocks="30,8", recipe="closed-form", calibration="none")
+    loaded, rows = Scorer.load(scorer.save(tmp_path)), with_noise.features[:20]
+    assert np.array_equal(loaded.scores(rows), scorer.scores(rows))
+    assert loaded.model.choices() == scorer.model.choices()
+    for explanation in loaded.explain(rows, top=4):
+        values = [entry["contribution"] for entry in explanation["attributes"]]
+        assert sum(values) == pytest.approx(explanation["difference"])
+
+
+def test_models_of_versions_without_weights_load_with_equal_ones(with_noise, tmp_path):
+    scorer = fit(with_noise, "kernel", "closed-form", blocks="30,8", block_weights="equal", calibration="none")
+    folder = scorer.save(tmp_path)
+    document = json.loads((folder / "model.json").read_text())
+    del document["config"]["block_weights"], document["document_sha256"]  # as such versions wrote it
+    (folder / "model.json").write_text(json.dumps(document))
+    rows = with_noise.features[:20]
+    assert np.array_equal(Scorer.load(folder).scores(rows), scorer.scores(rows))
 
 
 @pytest.mark.parametrize("blocks", ["30,9", "x", "38,-8"])

@@ -351,6 +351,14 @@ def test_examples_are_in_the_exported_prototypes_and_scores(dataset, tmp_path):
     assert {entry.name for entry in session.get_overridable_initializers()} >= {"prototypes", "seen", "penalties"}
 
 
+def test_weights_of_descriptor_blocks_are_in_the_exported_prototypes(small_dataset, tmp_path):
+    scorer = fit(small_dataset, "kernel", "closed-form", blocks="10,20", calibration="none")
+    assert scorer.model.choices()
+    _, prototypes = export_onnx(scorer, tmp_path / "model.onnx")
+    [found] = session(prototypes).run(["prototypes"], {"descriptors": scorer.descriptors})
+    np.testing.assert_allclose(found, scorer.prototypes(), atol=1e-4)
+
+
 def test_several_encoders_inside_are_refused_before_anything_is_written(small_dataset, tmp_path):
     scorer = fit(small_dataset, method="eszsl", calibration="none")
     with pytest.raises(ConfigError, match="only one encoder fits"):

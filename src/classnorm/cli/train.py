@@ -102,7 +102,10 @@ class Train(MethodCommand):
         title = f"{dataset.name}, {dataset.d_z}-d {dataset.provenance.get('features', '')} features"
         print_table(terminal_table(group_results(results), title))
         calibrations = ", ".join(dict.fromkeys(result.document["calibration"] for result in results))
-        print(f"calibration: {calibrations}\nruns: {out}")
+        print(f"calibration: {calibrations}")
+        for name, value in results[0].document.get("choices", {}).items():
+            print(f"{name.replace('_', ' ')}: {', '.join(map(str, value))} (chosen by the fit)")
+        print(f"runs: {out}")
         if self.images is not None:
             print(f"report: {report}")
             self._print_next_step(results[0].folder, self.images)
@@ -126,7 +129,11 @@ class Train(MethodCommand):
             "config": results[0].document["config"],
             "average": "class",
             "runs": [
-                {**record, "notices": result.document.get("notices", [])}
+                {
+                    **record,
+                    "choices": result.document.get("choices", {}),
+                    "notices": result.document.get("notices", []),
+                }
                 for record, result in zip(run_records(results, *_RECORDED), results, strict=True)
             ],
             **mean_and_std(results),

@@ -138,6 +138,7 @@ def _document(experiment: Experiment, fitted: CalibratedFit, scores: GZSLScores)
         "average": "class",
         "calibration": str(fitted.scorer.calibration),
         "validation": fitted.validation,
+        **({"choices": choices} if (choices := fitted.scorer.model.choices()) else {}),
         "training_accuracy": round(fitted.training_accuracy, 2),
         "notices": list(fitted.notices),
         "train_seconds": round(fitted.train_seconds, 3),

@@ -5,6 +5,8 @@
    around the prototype of an unseen class.
 2. Descriptors are raised to a power, centred, divided by a power of their standard deviation and scaled to unit
    length. A Gaussian kernel compares them, with twice the median squared distance between seen classes as bandwidth.
+   Parts of descriptors, like attributes and text, have a kernel each; their weights are those that predict the mean of
+   a class best from the other classes.
 3. Ridge regression in the kernel's feature space gives the prototype of any class in closed form.
 4. A few epochs of softmax refine the coefficients and a linear map of the features; more overfit to the seen classes.
    For the same reason the coefficients are averaged with those of the closed form.
@@ -22,7 +24,7 @@ that every direction is well scaled for the optimizer.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,6 +33,7 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import ExampleSpace, Fitted, ProductModel, RowSource
+from classnorm.methods.parts.block_weights import choose_weights
 from classnorm.methods.parts.placement import placed_rows, row_moments, with_hubness
 from classnorm.methods.parts.sampling import ClassSampler
 from classnorm.methods.settings.kernel import METHOD, KernelConfig
@@ -40,17 +43,20 @@ from classnorm.training import FitContext, train
 
 __all__ = ["METHOD", "DescriptorKernel", "KernelConfig", "KernelModel", "build", "solve"]
 
+_CHOOSING = 500  # classes that choose the weights of blocks; more would cost time and decide little
+
 
 class DescriptorKernel(nn.Module):
-    """Descriptors → features of a Gaussian kernel, the mean of one kernel per block."""
+    """Descriptors → features of a Gaussian kernel, the weighted mean of one kernel per block."""
 
     center: Tensor
     spread: Tensor
     landmarks: Tensor
     bandwidths: Tensor
+    weights: Tensor | None
     basis: Tensor
 
-    def __init__(self, config: KernelConfig, d_a: int, n_landmarks: int, rank: int) -> None:
+    def __init__(self, config: KernelConfig, d_a: int, n_landmarks: int, rank: int, *, weighted: bool = False) -> None:
         super().__init__()
         self.sizes = config.block_sizes(d_a)
         self.power = config.descriptor_power
@@ -58,16 +64,20 @@ class DescriptorKernel(nn.Module):
         self.register_buffer("spread", torch.ones(d_a))
         self.register_buffer("landmarks", torch.zeros(n_landmarks, d_a))
         self.register_buffer("bandwidths", torch.ones(len(self.sizes)))
+        weights = torch.ones(len(self.sizes)) / len(self.sizes) if weighted else None
+        self.register_buffer("weights", weights)  # [n_blocks], adding up to 1; None if all blocks count alike
         self.register_buffer("basis", torch.zeros(n_landmarks, rank))
 
     @classmethod
-    def fit(cls, descriptors: Tensor, config: KernelConfig, seed: int) -> DescriptorKernel:
-        """A kernel fitted on the descriptors [n_seen, d_a] of the seen classes."""
-        n, d_a = descriptors.shape
-        classes = torch.arange(n)
-        if n > config.landmarks:
-            classes = torch.randperm(n, generator=torch.Generator().manual_seed(seed))[: config.landmarks].sort().values
-        kernel = cls(config, d_a, len(classes), len(classes))
+    def fit(
+        cls, descriptors: Tensor, config: KernelConfig, seed: int, weights: Sequence[float] | None = None
+    ) -> DescriptorKernel:
+        """A kernel fitted on the descriptors [n_seen, d_a] of the seen classes, with weights of its blocks."""
+        d_a = descriptors.shape[1]
+        classes = landmark_classes(len(descriptors), config.landmarks, seed)
+        kernel = cls(config, d_a, len(classes), len(classes), weighted=weights is not None)
+        if weights is not None:
+            kernel.weights = torch.tensor(weights)
         powered = signed_power(descriptors, kernel.power)
         kernel.center.copy_(powered.mean(dim=0))
         deviation = powered.std(dim=0)
@@ -87,19 +97,34 @@ class DescriptorKernel(nn.Module):
         parts = torch.split(offsets, self.sizes, dim=1)
         return torch.cat([F.normalize(part, dim=1) for part in parts], dim=1)
 
-    def _gram(self, placed: Tensor) -> Tensor:
-        """[n, n_landmarks], the mean over the blocks."""
-        landmarks = self.landmarks.to(placed.dtype)
-        total = torch.zeros(len(placed), len(landmarks), dtype=placed.dtype, device=placed.device)
-        blocks = (torch.split(table, self.sizes, dim=1) for table in (placed, landmarks))
+    def grams(self, placed: Tensor) -> Iterator[Tensor]:
+        """[n, n_landmarks] of each block."""
+        blocks = (torch.split(table, self.sizes, dim=1) for table in (placed, self.landmarks.to(placed.dtype)))
         for rows, marks, bandwidth in zip(*blocks, self.bandwidths, strict=True):
             squared = (2.0 - 2.0 * rows @ marks.T).clamp(min=0.0)  # both sides have unit length
-            total += torch.exp(-squared / bandwidth.to(placed.dtype))
-        return total / len(self.sizes)
+            yield torch.exp(-squared / bandwidth.to(placed.dtype))
+
+    def _gram(self, placed: Tensor) -> Tensor:
+        """[n, n_landmarks], the weighted mean over the blocks."""
+        total = torch.zeros(len(placed), len(self.landmarks), dtype=placed.dtype, device=placed.device)
+        if self.weights is None:
+            for gram in self.grams(placed):
+                total += gram
+            return total / len(self.sizes)
+        for gram, weight in zip(self.grams(placed), self.weights.to(placed.dtype), strict=True):
+            total += weight * gram
+        return total
 
     def forward(self, descriptors: Tensor) -> Tensor:
         """[n, d_a] → [n, rank]."""
         return self._gram(self.placed(descriptors)) @ self.basis
+
+
+def landmark_classes(n: int, most: int, seed: int) -> Tensor:
+    """All of n classes, or a sample by the seed if there are too many, ascending."""
+    if n <= most:
+        return torch.arange(n)
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:most].sort().values
 
 
 class KernelModel(ProductModel):
@@ -160,6 +185,10 @@ class KernelModel(ProductModel):
         variance: Tensor = (1.0 - features.square().sum(dim=1)).clamp(min=0.0) + self.ridge * explained
         return variance
 
+    def choices(self) -> dict[str, Any]:
+        weights = self.kernel.weights
+        return {} if weights is None else {"block_weights": [round(weight, 4) for weight in weights.tolist()]}
+
     def class_weights(self, descriptors: Tensor, seen: Tensor) -> Tensor | None:
         """The closed form's prototype is a sum of class means, φ(a) (ΦᵀΦ + λI)⁻¹ Φᵀ M: the factors of the means."""
         if len(seen) != len(self.means):  # not all training classes are known
@@ -188,7 +217,7 @@ def shortest_length(n_seen: int) -> float:
 
 def build(config: KernelConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> KernelModel:
     """A model to load weights into."""
-    kernel = DescriptorKernel(config, d_a, *weights["kernel.basis"].shape)
+    kernel = DescriptorKernel(config, d_a, *weights["kernel.basis"].shape, weighted="kernel.weights" in weights)
     shortest = float(weights["shortest"]) if "shortest" in weights else None
     return KernelModel(config, d_z, kernel, len(weights["means"]), shortest)
 
@@ -308,7 +337,7 @@ def solve(config: KernelConfig, descriptors: Tensor, moments: FeatureMoments, se
         moments: moments of the training rows of these classes.
         seed: seed of the landmarks, if they are sampled.
     """
-    kernel = DescriptorKernel.fit(descriptors, config, seed)
+    kernel = DescriptorKernel.fit(descriptors, config, seed, block_weights(config, descriptors, moments, seed))
     features = kernel(descriptors)
     means = moments.class_means.to(kernel.center.dtype)
     model = KernelModel(config, means.shape[1], kernel, len(means), shortest_length(len(means)))
@@ -320,6 +349,23 @@ def solve(config: KernelConfig, descriptors: Tensor, moments: FeatureMoments, se
     model.means.copy_(model.geometry.place(means))
     model.coefficients.copy_(ridge(features, model.means, config.ridge))
     return model
+
+
+def block_weights(config: KernelConfig, descriptors: Tensor, moments: FeatureMoments, seed: int) -> list[float] | None:
+    """The weights of the blocks of the descriptors; None if there is one, or if all count alike.
+
+    They are chosen in the feature space of the model, before the errors that they lead to are known.
+    """
+    sizes = config.block_sizes(descriptors.shape[1])
+    if fixed := config.fixed_weights(len(sizes)):
+        return fixed
+    if len(sizes) == 1 or config.block_weights == "equal":
+        return None
+    kernel = DescriptorKernel.fit(descriptors, config.replace(landmarks=_CHOOSING), seed)
+    geometry = config.build_geometry(moments.sums.shape[1]).fit_moments(moments)
+    means = geometry.place(moments.class_means.to(kernel.center.dtype)).double()
+    classes = landmark_classes(len(means), _CHOOSING, seed)
+    return choose_weights(list(kernel.grams(kernel.landmarks.double())), means[classes], config.ridge)
 
 
 def left_out_errors(features: Tensor, targets: Tensor, penalty: float) -> Tensor:

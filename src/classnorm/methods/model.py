@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -46,6 +46,10 @@ class ZeroShotModel(nn.Module, ABC):
     @abstractmethod
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
         """[n, d_z], [n_classes, d] → [n, n_classes]."""
+
+    def choices(self) -> dict[str, Any]:
+        """What the fit has chosen by itself, for the record: setting → value."""
+        return {}
 
     def class_weights(self, descriptors: Tensor, seen: Tensor) -> Tensor | None:
         """How much the prototype of a class takes from each training class, [n, d_a], [n_seen, d_a] → [n, n_seen];

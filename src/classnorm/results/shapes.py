@@ -84,6 +84,7 @@ class RunDocument(_Document):
     scores: Scores
     calibration: str
     validation: NotRequired[Validation | None]
+    choices: NotRequired[dict[str, Any]]
     fit_seconds: Seconds
     parameters: NotRequired[Count]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from classnorm.data import ZeroShotDataset
@@ -31,6 +32,8 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
     """Bandwidth of the Gaussian kernel, relative to the median squared distance between seen classes."""
     blocks: str = ""
     """Sizes of descriptor parts with separate kernels, like 312,384 for attributes and text; empty is one kernel."""
+    block_weights: str = added_setting("")
+    """Weights of the kernels of `blocks`, like 3,1, or `equal`; empty chooses them, leaving out a class at a time."""
     feature_blocks: str = added_setting("")
     """Sizes of feature parts with separate geometries, as of several encoders; empty is one geometry."""
     landmarks: int = 2000
@@ -70,6 +73,22 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
     def block_sizes(self, d_a: int) -> list[int]:
         """Sizes of the descriptor parts."""
         return _sizes(self.blocks, d_a, "blocks", "descriptor")
+
+    def fixed_weights(self, n_blocks: int) -> list[float] | None:
+        """The given weights of the descriptor parts, scaled to add up to 1; None if they are equal or to be chosen."""
+        if self.block_weights in ("", "equal"):
+            return None
+        try:
+            weights = [float(part) for part in self.block_weights.split(",")]
+        except ValueError:
+            weights = []
+        total = sum(weights)
+        if len(weights) != n_blocks or min(weights) < 0 or not 0 < total < math.inf:
+            raise ConfigError(
+                f"block_weights is {self.block_weights!r}; give equal, or a number from 0 for each of the {n_blocks} "
+                "parts in `blocks`"
+            )
+        return [weight / total for weight in weights]
 
     def feature_parts(self, d_z: int) -> list[int]:
         """Sizes of the feature parts with separate geometries."""
