@@ -56,6 +56,30 @@ def test_validation_tasks_choose_what_is_not_given(classnorm, bundle, tmp_path):
     assert saved["stream"]["part"] == [2, None]
 
 
+def test_hard_streams_are_recorded_and_have_sections_of_their_own(classnorm, bundle, tmp_path):
+    hard = ["--blurry", "0.4", "--late-attributes", "0.5", "--rows-at-once", "8"]
+    for flags, folder in ((hard, "hard"), ([], "plain")):
+        assert classnorm("continual", bundle, *SMALL, *flags, "--out", tmp_path / folder).code == 0
+    saved, plain = (json.loads((tmp_path / f / "seed-0" / "result.json").read_text()) for f in ("hard", "plain"))
+    assert saved["stream"]["arrivals"] == {"blurry": 0.4, "late_attributes": 0.5, "rows_at_once": 8}
+    assert plain["stream"]["arrivals"] == {}
+    assert saved["stream"]["checksum"] != plain["stream"]["checksum"]
+    outcome = classnorm("report", tmp_path / "hard", tmp_path / "plain", "--format", "markdown")
+    assert "blurry 0.4, late attributes 0.5, rows at once 8" in outcome.out and "plain stream" in outcome.out
+    outcome = classnorm("continual", bundle, *SMALL, "--imbalance", "0.5", "--out", tmp_path / "wrong")
+    assert outcome.code == 2 and "imbalance is 0.5; it must be at least 1" in outcome.err
+
+
+def test_the_wide_grid_is_for_penalties(classnorm, bundle, tmp_path):
+    arguments = ["--validation-tasks", "2", "--lr", "0.01", "--select-grid", "wide", "--jobs", "1", "--out", tmp_path]
+    outcome = classnorm("continual", bundle, *SMALL, *arguments, "--strategy", "mas", "--json")
+    [choice] = json.loads(outcome.out)["chosen"]
+    assert list(choice["settings"]) == ["penalty"]
+    assert len(list((tmp_path / "validation").glob("*/result.json"))) == 8  # 6 values, 2 neighbours of the best
+    outcome = classnorm("continual", bundle, *SMALL, *arguments, "--strategy", "agem")
+    assert outcome.code == 2 and "agem has no penalty" in outcome.err
+
+
 def test_the_analytic_strategy_chooses_its_bias(classnorm, bundle, tmp_path):
     arguments = ["--strategy", "analytic", "--tasks", "4", "--validation-tasks", "2", "--jobs", "1", "--quiet"]
     outcome = classnorm("continual", bundle, *arguments, "--json", "--out", tmp_path)

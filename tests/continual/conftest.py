@@ -51,13 +51,19 @@ def fast(stream):
 
 
 @pytest.fixture
-def before(stream, fast):
-    """A strategy with an untrained learner, as it stands before the first task."""
+def strategy_of(fast):
+    """A strategy with an untrained learner, as it stands before the first task of a stream."""
 
-    def build(name, **changes):
+    def build(stream, name, **changes):
         config = fast(name, **changes)
         learner = STRATEGIES[name].new_learner(config, stream.dataset.d_a, stream.dataset.d_z, 0, None)
         problem = StreamProblem.of(stream, learner, FeatureInputs.of(stream.dataset, CPU), 0, CPU)
         return STRATEGIES[name](problem, config)
 
     return build
+
+
+@pytest.fixture
+def before(stream, strategy_of):
+    """The same for the small stream."""
+    return lambda name, **changes: strategy_of(stream, name, **changes)

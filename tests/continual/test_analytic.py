@@ -35,6 +35,17 @@ def test_it_equals_a_joint_fit_on_all_rows_so_far(stream, tasks):
     np.testing.assert_allclose(history[tasks], joint(stream, tasks, **SETTINGS), atol=1e-4)
 
 
+def test_features_of_several_encoders_have_a_geometry_each(dataset):
+    recorded = replace(dataset, provenance={**dataset.provenance, "feature_blocks": "10,6"})
+    stream = TaskStream.make(recorded, 3, seed=1)
+    config = configure(stream, "analytic", **SETTINGS)
+    assert config.feature_blocks == "10,6"
+    history = run_stream(stream, "analytic", config).history
+    np.testing.assert_allclose(history[2], joint(stream, 2, feature_blocks="10,6", **SETTINGS), atol=1e-4)
+    one = run_stream(stream, "analytic", replace(config, feature_blocks="")).history
+    assert np.abs(one[2] - history[2]).max() > 0.1
+
+
 def test_with_fewer_landmarks_than_classes_it_still_does(stream):
     config = configure(stream, "analytic", landmarks=5, **SETTINGS)
     np.testing.assert_allclose(

@@ -50,6 +50,37 @@ def test_the_sensitivity_of_a_linear_model_has_its_closed_form():
     torch.testing.assert_close(omega[1], 2 * outputs.mean(dim=0))
 
 
+@pytest.mark.parametrize("name", ["ewc", "mas"])
+@pytest.mark.parametrize("class_norm", [True, False])
+def test_exact_importances_are_those_of_batches_of_one_row(before, name, class_norm, monkeypatch):
+    monkeypatch.setattr("classnorm.continual.strategies.importance._GRADIENTS", 20_000)  # several parts
+    exact = before(name, importance="exact", class_norm=class_norm)
+    by_row = before(name, importance_batch=1, class_norm=class_norm)
+    by_eight = before(name, class_norm=class_norm)
+    for strategy in (exact, by_row, by_eight):
+        strategy.problem.learner.eval()
+    importance = exact.task_importance(1)
+    # Sums of float32 in another order; EWC's are scaled to [0, 1].
+    torch.testing.assert_close(importance, by_row.task_importance(1), rtol=1e-3, atol=1e-5)
+    assert (flat(importance) - flat(by_eight.task_importance(1))).abs().max() > 0.01
+
+
+def test_exact_importances_of_an_encoder_are_those_of_batches_of_one_row(stream, fast):
+    from classnorm.continual.inputs import FeatureInputs
+    from classnorm.continual.strategies import StreamProblem
+
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Linear(16, 6), nn.BatchNorm1d(6), nn.ReLU())
+    importances = []
+    for changes in ({"importance": "exact"}, {"importance_batch": 1}):
+        config = fast("ewc", **changes)
+        learner = STRATEGIES["ewc"].new_learner(config, stream.dataset.d_a, 6, 0, encoder).eval()
+        device = torch.device("cpu")
+        problem = StreamProblem.of(stream, learner, FeatureInputs.of(stream.dataset, device), 0, device)
+        importances.append(STRATEGIES["ewc"](problem, config).task_importance(0))
+    torch.testing.assert_close(*importances, rtol=1e-3, atol=1e-5)
+
+
 def test_a_last_batch_that_is_smaller_counts_by_its_rows():
     model, x, _, rows = linear_problem()
     value = lambda r: model(x[r]).sum(dim=1).mean()  # noqa: E731 (its gradient is linear in the rows, so batches do not matter)

@@ -37,6 +37,26 @@ def test_a_folder_gives_the_arrays_that_were_written(
     assert_holds(load_gbu(folder, attributes="original_att"), arrays)
 
 
+def test_several_feature_files_are_joined_side_by_side(tmp_path: Path, arrays: Arrays, write_gbu: Write) -> None:
+    files = {"image_files": [[f"{name}/{i}.jpg"] for i, name in enumerate(np.repeat(arrays["class_names"], 6))]}
+    folder = write_gbu(tmp_path / "zoo", arrays, features="first", in_features=files)
+    second = arrays | {"features": 2 * arrays["features"][:, :3]}
+    write_gbu(
+        folder,
+        second,
+        features="second",
+        in_features={"image_files": [[f"/data/{f[0]}"] for f in files["image_files"]]},
+    )
+    data = load_gbu(folder, "first+second")
+    np.testing.assert_array_equal(data.features, np.hstack([arrays["features"], 2 * arrays["features"][:, :3]]))
+    assert data.provenance["features"] == "first+second" and data.provenance["feature_blocks"] == "7,3"
+    first, then, *others = files["image_files"]
+    moved = {"image_files": [then, first, *others]}
+    write_gbu(folder, second | {"labels": arrays["labels"]}, features="second", in_features=moved)
+    with pytest.raises(DataError, match=r"first.mat and second.mat have rows of other images or in another order"):
+        load_gbu(folder, "first+second")
+
+
 def test_both_matlab_formats_give_the_same_dataset(tmp_path: Path, arrays: Arrays, write_gbu: Write) -> None:
     files = {"image_files": [f"/home/x/{arrays['class_names'][c]}/{i}.jpg" for i, c in enumerate(arrays["labels"])]}
     old = load_gbu(write_gbu(tmp_path / "old", arrays, version="v5", in_features=files))

@@ -11,17 +11,18 @@ from typing import Annotated, Any, Self
 from classnorm.cli.console import print_json, print_table, stage_progress
 from classnorm.cli.options import DataArgument, DataOptions, Flag, OutputOptions, SettingsCommand, optional
 from classnorm.cli.run_options import RunOptions
-from classnorm.continual import STRATEGIES, TaskStream, configure, read_image_split
+from classnorm.continual import STRATEGIES, Arrivals, TaskStream, configure, read_image_split
 from classnorm.continual.config import SolvedConfig
 from classnorm.continual.strategies import strategy_config
 from classnorm.data import ZeroShotDataset
+from classnorm.data.descriptions import with_descriptors
 from classnorm.encoders import check_encoder
 from classnorm.errors import ConfigError
 from classnorm.escapes import file_name
 from classnorm.experiments.engine import Engine
 from classnorm.experiments.experiment import dataset_record
 from classnorm.experiments.streams import ContinualExperiment, ImageMode, run_continual
-from classnorm.experiments.validation_sequence import Chosen, GridName, Selection, default_grid, paper_grid, validated
+from classnorm.experiments.validation_sequence import Chosen, GridName, Selection, named_grid, validated
 from classnorm.report import (
     STREAM_COSTS,
     STREAM_SCORES,
@@ -45,6 +46,7 @@ class Continual(SettingsCommand):
       classnorm continual mine.npz --tasks 20,10,10 --no-class-norm --lr 0.1
       classnorm continual xlsa17/data/CUB --strategy analytic --validation-tasks 3
       classnorm continual glyphs-light --tasks 4 --encoder convnet-gray --size 24
+      classnorm continual glyphs-light --tasks 5 --blurry 0.3 --late-attributes 0.5
 
     Notes:
       All rows are used. The image split of the dataset, --image-split or a
@@ -59,6 +61,8 @@ class Continual(SettingsCommand):
     """Number of tasks, or their sizes: 47,47,48 (default: 15 for SUN, else 10)."""
     image_split: Annotated[Path | None, optional("FILE")] = None
     """Training and test images: CUB's train_test_split.txt, or a CSV file with the columns path and is_train."""
+    descriptors: Annotated[Path | None, optional("FILE")] = None
+    """Descriptors of the classes, instead of those of the dataset: an .npz, .csv, .parquet, .json or .npy file."""
     encoder: Annotated[str | None, optional("NAME")] = None
     """Train this image encoder too: efficientnet-lite0, resnet18, convnet, convnet-gray, hf:FOLDER (default: none)."""
     size: Annotated[int | None, optional("PX")] = None
@@ -70,10 +74,12 @@ class Continual(SettingsCommand):
     select: Selection = "mAUC"
     """Score that chooses settings; a bias is always chosen by mH, since mAUC does not depend on it."""
     select_grid: GridName = "default"
-    """Settings to choose from: learning rates over four orders of magnitude and penalties, or the grid of the paper."""
+    """Settings to choose from: learning rates over four orders of magnitude and penalties; those with penalties over
+    ten orders or ridges over five (wide); or the grid of the paper."""
     calibrate: Flag = False
     """Also choose a bias of the seen scores, as analytic, ranpac and acil always do with validation tasks."""
     strategy: str = "sequential"
+    arrivals: Arrivals
     training: RunOptions
     engine: Engine
     dataset: DataOptions
@@ -88,6 +94,8 @@ class Continual(SettingsCommand):
         if self.calibrate and not self.validation_tasks:
             raise ConfigError("--calibrate needs tasks to choose a bias on; add --validation-tasks 3")
         dataset = self.dataset.load(self.data, self.output.quiet)
+        if self.descriptors is not None:
+            dataset = with_descriptors(dataset, self.descriptors)
         if self.image_split is not None:
             split = read_image_split(self.image_split, dataset.image_files)
             dataset = dataclasses.replace(dataset, is_train=split)
@@ -120,17 +128,16 @@ class Continual(SettingsCommand):
 
     def _experiment(self, dataset: ZeroShotDataset, seed: int) -> ContinualExperiment:
         tasks = _tasks(self.tasks)
-        stream = TaskStream.make(dataset, tasks, seed)
+        stream = TaskStream.make(dataset, tasks, seed, arrivals=self.arrivals)
         mode = ImageMode(self.encoder, self.size, self.images) if self.encoder else None
         if mode and issubclass(strategy_config(self.strategy), SolvedConfig):
             raise ConfigError(f"strategy {self.strategy} learns from fixed features; leave out --encoder")
         config = configure(stream, self.strategy, **(mode.settings if mode else {}) | self.set_values)
         config.check()
-        return ContinualExperiment(dataset, self.strategy, config, seed, tasks, images=mode)
+        return ContinualExperiment(dataset, self.strategy, config, seed, tasks, arrivals=self.arrivals, images=mode)
 
     def _validated(self, experiments: Sequence[ContinualExperiment], out: Path) -> list[Chosen]:
-        paper = self.select_grid == "paper"
-        grid = paper_grid(self.strategy, self.encoder is not None) if paper else default_grid(self.strategy)
+        grid = named_grid(self.select_grid, self.strategy, self.encoder is not None)
         grid = dataclasses.replace(grid, bias=grid.bias or self.calibrate).without(self.set_values)
         if not grid.names:
             raise ConfigError("--validation-tasks has nothing to choose: all settings of the grid are set")

@@ -68,7 +68,7 @@ class DataOptions:
     """Files of a GBU folder, which is a folder with att_splits.mat, and memory for a folder bundle."""
 
     features: Annotated[str, tyro.conf.arg(metavar="NAME")] = "res101"
-    """Feature file, without .mat."""
+    """Feature file, without .mat; several joined by + have their features side by side."""
     attributes: AttributesKey = "att"
     """Attribute table: att (unit norm) or original_att (raw)."""
     memory: Annotated[float, tyro.conf.arg(metavar="GIB")] = MEMORY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from classnorm.continual.arrivals import Arrivals
 from classnorm.continual.config import ContinualConfig, StreamConfig
 from classnorm.continual.grid import Grid
 from classnorm.continual.strategies import STRATEGIES, configure
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STRATEGIES",
+    "Arrivals",
     "ContinualConfig",
     "FeatureInputs",
     "Grid",

@@ -51,6 +51,10 @@ class Learner(nn.Module):
             return prototypes
         return prototypes_of(self.embedder, descriptors, classes)
 
+    def forward(self, inputs: Tensor, descriptors: Tensor, classes: Tensor) -> Tensor:
+        """Logits of some classes: [b, …], [n_classes, d_a], [k] → [b, k]."""
+        return self.logits(inputs, self.prototypes(descriptors, classes))
+
     def logits(self, inputs: Tensor, prototypes: Tensor) -> Tensor:
         """[b, …], [n_classes, d_z] → [b, n_classes]."""
         return cosine_logits(self.encoder(inputs), prototypes, self.gamma)

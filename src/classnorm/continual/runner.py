@@ -96,6 +96,7 @@ def run_stream(
         run.save()
     record = run.record
     for task in range(len(record.losses), stream.n_tasks):
+        run.meet(task)
         started, before = time.perf_counter(), counted.count
         record.losses.append(run.strategy.learn(task, _within(progress, task, stream.n_tasks)))
         record.seconds += time.perf_counter() - started
@@ -116,6 +117,11 @@ class _Run:
     folder: Path | None
     key: str
     record: Record = field(default_factory=Record)
+
+    def meet(self, task: int) -> None:
+        """Let the strategy know the attributes that are known in a task."""
+        problem = self.strategy.problem
+        self.strategy.problem = problem.with_descriptors(self.stream.known_descriptors(task))
 
     def save(self) -> None:
         """Record the current logits and, in a folder, the state."""
@@ -143,7 +149,8 @@ class _Run:
         """[n_test, n_classes]; classes not seen yet are embedded like the others, with the running statistics."""
         problem = self.strategy.problem
         learner, device = problem.learner.eval(), problem.descriptors.device
-        prototypes = learner.prototypes(torch.from_numpy(self.stream.descriptors).to(device))
+        known = self.stream.known_descriptors(max(len(self.record.losses) - 1, 0))  # in the last task
+        prototypes = learner.prototypes(torch.from_numpy(known).to(device))
         size = _FEATURE_BATCH if isinstance(learner.encoder, nn.Identity) else _BATCH
         batches = torch.split(torch.from_numpy(self.stream.test_rows).to(device), size)
         scores = [learner.logits(self.inputs.batch(rows), prototypes).float().cpu() for rows in batches]

@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from classnorm.continual.arrivals import PLAIN, Arrivals
 from classnorm.data import ZeroShotDataset
 from classnorm.data.dataset import IntArray
 from classnorm.errors import ConfigError, DataError
@@ -27,7 +28,7 @@ _SMALLEST = 2  # classes per task: a single class leaves nothing to discriminate
 
 @dataclass(frozen=True, eq=False)
 class TaskStream:
-    """A sequence of tasks with disjoint classes. Use `make`, which also checks it.
+    """A sequence of tasks with classes of their own. Use `make`, which also checks it.
 
     All rows of the dataset take part; at step t the classes of the first t tasks are seen. Rows are row numbers of the
     dataset, also in a part of a stream, so the same `Inputs` serve both.
@@ -43,6 +44,11 @@ class TaskStream:
     seed: int
     classes: IntArray
     """[n_classes], the dataset's index of each class of the stream."""
+    row_tasks: IntArray
+    """[n_rows of the dataset], the task in which a training row arrives: that of its class, in a plain stream."""
+    attribute_tasks: IntArray
+    """[d_a], the task from which an attribute is known: the first, in a plain stream."""
+    arrivals: Arrivals
 
     @classmethod
     def make(
@@ -52,6 +58,7 @@ class TaskStream:
         seed: int = 0,
         is_train: npt.ArrayLike | None = None,
         test_share: float = 0.5,
+        arrivals: Arrivals = PLAIN,
     ) -> Self:
         """Shuffle the classes into tasks.
 
@@ -63,6 +70,7 @@ class TaskStream:
                 split stratified by class.
             test_share: share of test rows of each class in a stratified split; a class with two rows or more has at
                 least one of each kind.
+            arrivals: how rows and attributes arrive; by default every row with its class.
 
         >>> from classnorm.data import synthetic, SyntheticConfig
         >>> stream = TaskStream.make(synthetic(SyntheticConfig(classes=11, unseen=2, rows=110)), tasks=3)
@@ -71,20 +79,26 @@ class TaskStream:
         """
         if seed < 0:
             raise ConfigError(f"seed is {seed}; it must be at least 0")
+        arrivals.check()
         sizes = _sizes(dataset, tasks)
         order = np.random.default_rng([seed, 0]).permutation(dataset.n_classes)
         official = is_train if is_train is not None else dataset.is_train
         mask = _stratified(dataset, seed, test_share) if official is None else np.asarray(official, dtype=bool)
         if mask.shape != (dataset.n_rows,):
             raise DataError(f"{dataset.name}: is_train has shape {mask.shape} for {dataset.n_rows} rows; give one each")
+        members = tuple(np.sort(part) for part in np.split(order, np.cumsum(sizes)[:-1]))
+        train_rows = arrivals.kept_rows(np.flatnonzero(mask), dataset.labels, members, seed)
         stream = cls(
             dataset=dataset,
-            tasks=tuple(np.sort(part) for part in np.split(order, np.cumsum(sizes)[:-1])),
-            train_rows=np.flatnonzero(mask),
+            tasks=members,
+            train_rows=train_rows,
             test_rows=np.flatnonzero(~mask),
             split="stratified" if official is None else "official",
             seed=seed,
             classes=np.arange(dataset.n_classes),
+            row_tasks=arrivals.row_tasks(train_rows, dataset.labels, members, seed),
+            attribute_tasks=arrivals.attribute_tasks(dataset.d_a, len(members), seed),
+            arrivals=arrivals,
         )
         stream._check()
         return stream
@@ -123,6 +137,10 @@ class TaskStream:
         """[n_classes, d_a]"""
         return self.dataset.descriptors[self.classes]
 
+    def known_descriptors(self, task: int) -> npt.NDArray[np.float32]:
+        """[n_classes, d_a], with 0 for the attributes that are not known yet in a task (numbered from 0)."""
+        return np.where(self.attribute_tasks <= task, self.descriptors, np.float32(0.0))
+
     @cached_property
     def labels(self) -> IntArray:
         """[n_rows of the dataset], −1 for rows of classes outside the stream."""
@@ -137,8 +155,9 @@ class TaskStream:
         return self.labels[self.test_rows]
 
     def train(self, task: int) -> IntArray:
-        """Training rows of a task (numbered from 0)."""
-        return self.train_rows[np.isin(self.labels[self.train_rows], self.tasks[task])]
+        """Training rows that arrive in a task (numbered from 0)."""
+        rows: IntArray = self.train_rows[self.row_tasks[self.train_rows] == task]
+        return rows
 
     def test(self, task: int) -> IntArray:
         """Test rows of a task."""
@@ -155,25 +174,34 @@ class TaskStream:
     def part(self, start: int, stop: int | None = None) -> Self:
         """The tasks from `start` up to `stop` as a stream, with their classes alone as the label space.
 
-        For example, choose hyperparameters on `part(0, 3)` and report `part(3)`.
+        For example, choose hyperparameters on `part(0, 3)` and report `part(3)`. Rows of these classes that arrive
+        in other tasks are left out.
         """
         stop = self.n_tasks if stop is None else stop
         if not 0 <= start < stop <= self.n_tasks:
             raise ConfigError(f"a stream of {self.n_tasks} tasks has no part from {start} to {stop}")
         members = np.sort(np.concatenate(self.tasks[start:stop]))
+        arrival = self.row_tasks[self.train_rows]
+        kept = np.isin(self.labels[self.train_rows], members) & (arrival >= start) & (arrival < stop)
         return replace(
             self,
             tasks=tuple(np.searchsorted(members, task) for task in self.tasks[start:stop]),
-            train_rows=self.train_rows[np.isin(self.labels[self.train_rows], members)],
+            train_rows=self.train_rows[kept],
             test_rows=self.test_rows[np.isin(self.test_labels, members)],
             classes=self.classes[members],
+            row_tasks=self.row_tasks - start,
+            attribute_tasks=np.maximum(self.attribute_tasks - start, 0),
         )
 
     @cached_property
     def checksum(self) -> str:
-        """SHA-256 of the tasks and of the training and test rows."""
+        """SHA-256 of the tasks, of the training and test rows, and of how they arrive in a hard stream."""
         digest = hashlib.sha256()
-        for part in (*(self.classes[task] for task in self.tasks), self.train_rows, self.test_rows):
+        parts: list[npt.NDArray[Any]] = [*(self.classes[task] for task in self.tasks), self.train_rows, self.test_rows]
+        if self.arrivals.changed():
+            at_once = np.array([self.arrivals.rows_at_once])
+            parts += [self.row_tasks[self.train_rows], self.attribute_tasks, at_once]
+        for part in parts:
             digest.update(part.astype("<i8").tobytes() + b"|")
         return digest.hexdigest()
 

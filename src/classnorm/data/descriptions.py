@@ -15,7 +15,7 @@ import numpy.typing as npt
 from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.bundle import provenance_of, read_npz, texts
 from classnorm.data.cub import cub_attribute_names, read_cub_classes
-from classnorm.data.dataset import TEXT_PROVENANCE, check_descriptors, check_distinct
+from classnorm.data.dataset import TEXT_PROVENANCE, ZeroShotDataset, check_descriptors, check_distinct
 from classnorm.data.images import class_folders
 from classnorm.data.table_files import (
     csv_rows,
@@ -30,7 +30,7 @@ from classnorm.data.table_files import (
 from classnorm.data.xlsa17 import read_splits
 from classnorm.errors import DataError, nearest
 
-__all__ = ["Descriptions", "match_names", "read_descriptions", "readable_name", "respelled"]
+__all__ = ["Descriptions", "match_names", "read_descriptions", "readable_name", "respelled", "with_descriptors"]
 
 _NAME_COLUMNS = ("name", "class", "class_name", "classname", "label", "species", "category")
 _SUFFIXES = (".txt", ".csv", ".parquet", ".json", ".npz", ".npy")
@@ -131,6 +131,15 @@ def readable_name(name: str) -> str:
     'Black footed Albatross'
     """
     return " ".join(re.sub(r"[_+-]", " ", re.sub(r"^\d+\.", "", name)).split()) or name
+
+
+def with_descriptors(dataset: ZeroShotDataset, path: Path) -> ZeroShotDataset:
+    """The dataset with the descriptors of a file instead of its own; classes match by name."""
+    table = read_descriptors(path)
+    order = match_names(dataset.class_names, dataset.name, list(table), str(path))
+    rows = np.stack(list(table.values()))[order].astype(np.float32)
+    provenance = {**dataset.provenance, "attributes": path.stem}
+    return replace(dataset, descriptors=rows, provenance=provenance, attribute_names=None)
 
 
 def match_names(names: Sequence[str], source: str, known: Sequence[str], where: str) -> list[int]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -28,6 +28,7 @@ from classnorm.errors import DataError
 
 __all__ = [
     "class_folders",
+    "files_below",
     "find_images",
     "image_signature",
     "is_unlabelled",
@@ -198,6 +199,24 @@ def is_unlabelled(source: Path) -> bool:
         columns = _csv_columns(source)
         return "path" in columns and "label" not in columns
     return source.suffix.lower() in SUFFIXES
+
+
+def files_below(folder: Path, image_files: Sequence[str]) -> list[Path]:
+    """The image files of a dataset in a folder of this machine.
+
+    Feature files name images as they lay where the features were made, such as `/data/SUN/images/a/abbey/x.jpg`. The
+    first folders are left out, as many as it takes to find the first image; they are the same for all.
+    """
+    if not image_files:
+        return []
+    parts = PureWindowsPath(image_files[0]).parts  # either kind of slash
+    for start in range(len(parts)):
+        if folder.joinpath(*parts[start:]).is_file():
+            return [folder.joinpath(*PureWindowsPath(file).parts[start:]) for file in image_files]
+    raise DataError(
+        f"{folder}: no {'/'.join(parts[-2:])} there nor in the folders of {image_files[0]}; "
+        "name the folder that contains the images or their class folders"
+    )
 
 
 def read_image_split(path: Path, image_files: Sequence[str] | None) -> npt.NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path, PureWindowsPath
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.dataset import Split, ZeroShotDataset, check_integers
 from classnorm.data.gbu_benchmarks import recognise
+from classnorm.data.image_table import folder_and_file
 from classnorm.data.matlab import read_mat
 from classnorm.errors import DataError
 from classnorm.files import replacing, write_text
@@ -31,10 +33,12 @@ def load_gbu(
 
     Args:
         folder: contains `att_splits.mat` and the feature file.
-        features: name of the feature file, without `.mat`.
+        features: name of the feature file, without `.mat`; several joined by + have their features side by side.
         attributes: ``att`` (unit-norm columns) or ``original_att`` (raw).
         max_bytes: that a variable may take unpacked; by default what is plausible for the size of the file.
     """
+    if "+" in features and not (folder / f"{features}.mat").is_file():
+        return _joined([load_gbu(folder, name, attributes, max_bytes) for name in features.split("+")], features)
     feature_file = folder / f"{features}.mat"
     if not feature_file.is_file():
         candidates = sorted(file.stem for file in folder.glob("*.mat") if file.name != _SPLITS)
@@ -73,6 +77,29 @@ def load_gbu(
         image_files=files,
         attribute_names=find_attribute_names(folder, descriptors.shape[1]),
     )
+
+
+def _joined(parts: Sequence[ZeroShotDataset], features: str) -> ZeroShotDataset:
+    """The first dataset with the features of all, which must have the same rows."""
+    first = parts[0]
+    for part in parts[1:]:
+        if not np.array_equal(first.labels, part.labels) or _image_names(first) != _image_names(part):
+            names = " and ".join(f"{p.provenance['features']}.mat" for p in (first, part))
+            raise DataError(f"{names} have rows of other images or in another order; extract both from the same list")
+    return replace(
+        first,
+        features=np.concatenate([np.asarray(part.features) for part in parts], axis=1),
+        provenance={
+            **first.provenance,
+            "features": features,
+            "feature_blocks": ",".join(str(part.d_z) for part in parts),
+        },
+    )
+
+
+def _image_names(dataset: ZeroShotDataset) -> list[str] | None:
+    """The last two parts of the path of each image."""
+    return None if dataset.image_files is None else [folder_and_file(file) for file in dataset.image_files]
 
 
 def read_splits(folder: Path, attributes: AttributesKey = "att") -> tuple[list[str], npt.NDArray[Any], Split]:

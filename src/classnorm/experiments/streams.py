@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from classnorm.continual import StreamConfig, TaskStream
+from classnorm.continual.arrivals import PLAIN, Arrivals
 from classnorm.data import ZeroShotDataset
+from classnorm.data.images import files_below
 from classnorm.encoders import load_encoder
 from classnorm.errors import ConfigError, DataError
 from classnorm.experiments.experiment import dataset_record, versions
@@ -59,7 +61,7 @@ class ImageMode:
             torch.manual_seed(seed)
             encoder = load_encoder(self.encoder, self.size)
         if self.folder is not None and dataset.image_files is not None:
-            files = [self.folder / file for file in dataset.image_files]
+            files = files_below(self.folder, dataset.image_files)
             return encoder.module, ImageInputs(files, encoder.preprocessing, device=device, cache=cache_folder())
         assert dataset.images is not None
         return encoder.module, ImageInputs(dataset.images, encoder.preprocessing, device=device)
@@ -84,6 +86,7 @@ class ContinualExperiment:
     """Determines the order of classes, the initial weights and the batches."""
     tasks: int | tuple[int, ...] | None = None
     part: tuple[int, int | None] = (0, None)
+    arrivals: Arrivals = PLAIN
     images: ImageMode | None = None
     """None learns from the dataset's features."""
     chosen: dict[str, Any] | None = None
@@ -92,7 +95,7 @@ class ContinualExperiment:
 
     @cached_property
     def stream(self) -> TaskStream:
-        return TaskStream.make(self.dataset, self.tasks, self.seed).part(*self.part)
+        return TaskStream.make(self.dataset, self.tasks, self.seed, arrivals=self.arrivals).part(*self.part)
 
     @cached_property
     def name(self) -> str:
@@ -192,6 +195,7 @@ def _document(experiment: ContinualExperiment, outcome: StreamResult) -> dict[st
             "checksum": stream.checksum,
             "image_split": stream.split,
             "part": list(experiment.part),
+            "arrivals": stream.arrivals.changed(),
         },
         "encoder": experiment.images.encoder if experiment.images else None,
         "strategy": experiment.strategy,

@@ -27,14 +27,32 @@ __all__ = [
     "GridName",
     "Selection",
     "default_grid",
+    "named_grid",
     "paper_grid",
     "validated",
 ]
 
 Selection = Literal["mAUC", "mH", "mJA"]
-GridName = Literal["default", "paper"]
+GridName = Literal["default", "paper", "wide"]
 VALIDATION_TASKS = 3
 _STEP = 10**0.5  # factor between values in the second round
+_WIDE = {"penalty": (1e-4, 1e-2, 1.0, 1e2, 1e4, 1e6), "ridge": (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)}
+
+
+def named_grid(name: GridName, strategy: str, encoder: bool = False) -> Grid:
+    """A grid by its name. `encoder` says whether an encoder is trained along."""
+    if name == "paper":
+        return paper_grid(strategy, encoder)
+    return default_grid(strategy) if name == "default" else wide_grid(strategy)
+
+
+def wide_grid(strategy: str) -> Grid:
+    """The default grid with penalties over ten orders of magnitude, or ridges over five; the best is refined, too."""
+    grid = default_grid(strategy)
+    wide = next((name for name in _WIDE if name in grid.values), None)
+    if wide is None:
+        raise ConfigError(f"strategy {strategy} has no penalty; choose from the default grid instead")
+    return replace(grid.extended(**{wide: _WIDE[wide]}), refined=(*grid.refined, wide))
 
 
 def default_grid(strategy: str) -> Grid:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from classnorm.report.summary import Group
+from classnorm.report.summary import Group, arrivals_text
 from classnorm.results.numbers import number_text
 
 __all__ = ["facts"]
@@ -41,6 +41,7 @@ def _run_facts(group: Group) -> dict[str, str]:
 def _stream_facts(group: Group) -> dict[str, str]:
     return {
         "stream checksum": _values(group, lambda d: d["stream"]["checksum"]),
+        "arrivals": _values(group, lambda d: arrivals_text(d["stream"])),
         "image split": _values(group, lambda d: d["stream"]["image_split"]),
         "encoder": _values(group, lambda d: d["encoder"] and f"{d['encoder']}, images of {d['image_size']} px"),
         "chosen": _values(group, lambda d: d.get("chosen") and _chosen(d)),

@@ -22,6 +22,7 @@ __all__ = [
     "STREAM_COSTS",
     "STREAM_SCORES",
     "Group",
+    "arrivals_text",
     "best_group",
     "by_dataset",
     "group_results",
@@ -197,7 +198,19 @@ def _stream_words(document: Mapping[str, Any]) -> tuple[str, ...]:
     first, sizes = stream["part"][0] + 1, stream["tasks"]
     tasks = f"tasks {first} to {first + len(sizes) - 1}" if first > 1 else f"{len(sizes)} tasks"
     encoder = f"{document['encoder']} at {document['image_size']} px" if document["encoder"] else "features"
-    return tasks, f"of {', '.join(map(str, sizes))} classes", f"{stream['image_split']} image split", f"from {encoder}"
+    hard = arrivals_text(stream) or "plain stream"
+    return (
+        tasks,
+        f"of {', '.join(map(str, sizes))} classes",
+        hard,
+        f"{stream['image_split']} image split",
+        f"from {encoder}",
+    )
+
+
+def arrivals_text(stream: Mapping[str, Any]) -> str:
+    """The options of a hard stream, such as “blurry 0.3”; empty for a plain one."""
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in stream.get("arrivals", {}).items())
 
 
 def by_dataset(groups: Sequence[Group]) -> dict[str, list[Group]]:

@@ -9,11 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from classnorm.data import ZeroShotDataset, load
-from classnorm.data.descriptions import match_names
-from classnorm.data.table_files import read_descriptors
+from classnorm.data.descriptions import with_descriptors
 from classnorm.errors import ConfigError, DataError, unknown_name
 from classnorm.metrics import Calibration
 from classnorm.reproduce.measured import Setting
@@ -47,7 +44,7 @@ class Benchmark:
     @cached_property
     def dataset(self) -> ZeroShotDataset:
         dataset = self.loaded or load(self.source, features=self.features)
-        return dataset if self.descriptors is None else _described(dataset, self.descriptors)
+        return dataset if self.descriptors is None else with_descriptors(dataset, self.descriptors)
 
     @property
     def label(self) -> str:
@@ -138,11 +135,3 @@ def _paper_benchmark(name: str, data_root: Path | None, features: str | None) ->
     if not files:
         return Benchmark(name, folder, features, descriptors)
     return Benchmark(name, folder, missing=f"{name}: put {files} (features and labels in GBU's layout) into {folder}")
-
-
-def _described(dataset: ZeroShotDataset, path: Path) -> ZeroShotDataset:
-    """The dataset with the descriptors of a file instead of its own."""
-    table = read_descriptors(path)
-    order = match_names(dataset.class_names, dataset.name, list(table), str(path))
-    rows = np.stack(list(table.values()))[order].astype(np.float32)
-    return replace(dataset, descriptors=rows, provenance={**dataset.provenance, "attributes": path.stem})

@@ -94,6 +94,7 @@ class Stream(TypedDict):
     checksum: str
     image_split: str
     part: list[Count | None]
+    arrivals: NotRequired[dict[str, float]]
 
 
 class StreamScores(TypedDict):

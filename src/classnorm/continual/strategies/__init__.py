@@ -18,6 +18,7 @@ from classnorm.continual.strategies.settings import (
 from classnorm.continual.stream import TaskStream
 from classnorm.errors import unknown_name
 from classnorm.late import late_names
+from classnorm.methods.settings.kernel import recorded_blocks
 from classnorm.plugins import Registry
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def strategy_config(name: str) -> type[StreamConfig]:
 def configure(stream: TaskStream, strategy: str, **changes: Any) -> StreamConfig:
     """The settings of a strategy for a stream, with some fields changed.
 
-    There is no final ReLU if the features of the first task have either sign, and on SUN the memory is halved.
+    There is no final ReLU if the features of the first task have either sign, and on SUN the memory is halved. Features
+    of several encoders have a geometry each.
     """
     kind, dataset = strategy_config(strategy), stream.dataset
     names = [f.name for f in fields(kind)]
@@ -85,6 +87,8 @@ def configure(stream: TaskStream, strategy: str, **changes: Any) -> StreamConfig
     config = kind()
     if isinstance(config, ContinualConfig):
         config = replace(config, final_relu=bool((dataset.loaded(stream.train(0)) >= 0).all()))
+    if isinstance(config, AnalyticConfig):
+        config = replace(config, **recorded_blocks(dataset))
     if isinstance(config, MemoryConfig) and dataset.benchmark == "SUN":
         config = replace(config, memory_per_class=5)
     return replace(config, **changes)

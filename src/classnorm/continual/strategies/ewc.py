@@ -7,6 +7,7 @@ networks, PNAS 2017.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from classnorm.continual.strategies.importance import ImportanceStrategy
@@ -23,8 +24,16 @@ class EWC(ImportanceStrategy):
     Config = EWCConfig
     grid = GradientStrategy.grid.extended(penalty=(1.0, 10.0, 100.0))
 
+    @staticmethod
+    def value(logits: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(logits, targets)
+
+    @staticmethod
+    def measure(gradient: Tensor) -> Tensor:
+        return gradient.square()
+
     def task_importance(self, task: int) -> list[Tensor]:
-        fisher = self.mean_gradients(task, lambda rows: self.loss(task, rows), torch.square)
+        fisher = super().task_importance(task)
         low = torch.stack([part.min() for part in fisher]).min()
         high = torch.stack([part.max() for part in fisher]).max()
         spread = torch.where(high > low, high - low, 1.0)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
 
 from classnorm.continual.record import add_prefix, strip_prefix
 from classnorm.continual.strategies.settings import ImportanceConfig
 from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
 
-__all__ = ["ImportanceConfig", "ImportanceStrategy", "mean_over_gradients"]
+__all__ = ["ImportanceConfig", "ImportanceStrategy", "mean_over_gradients", "mean_over_rows"]
+
+_GRADIENTS = 1 << 25  # numbers in the gradients of the rows that are computed at once
 
 
 class ImportanceStrategy(GradientStrategy):
@@ -25,16 +29,35 @@ class ImportanceStrategy(GradientStrategy):
         self.importance: dict[str, Tensor] = {}
         self.anchor: dict[str, Tensor] = {}
 
+    @staticmethod
     @abstractmethod
-    def task_importance(self, task: int) -> list[Tensor]:
-        """Importance of each parameter for the task just learnt."""
+    def value(logits: Tensor, targets: Tensor) -> Tensor:
+        """What the gradient is of, a mean over rows: [b, k], [b] → scalar."""
 
-    def mean_gradients(
-        self, task: int, value: Callable[[Tensor], Tensor], measure: Callable[[Tensor], Tensor]
-    ) -> list[Tensor]:
-        """`mean_over_gradients` of the trained parameters over the rows of a task."""
-        parameters = list(self.parameters.values())
-        return mean_over_gradients(parameters, value, measure, self.problem.rows[task], self.config.importance_batch)
+    @staticmethod
+    @abstractmethod
+    def measure(gradient: Tensor) -> Tensor:
+        """What of the gradient is averaged, elementwise."""
+
+    def task_importance(self, task: int) -> list[Tensor]:
+        """Importance of each parameter for the task just learnt: the mean of `measure` of the gradients."""
+        problem, classes, rows = self.problem, self.classes(task), self.problem.rows[task]
+        if self.config.importance == "averaged":
+
+            def value(batch: Tensor) -> Tensor:
+                return self.value(self.logits(task, batch, classes), problem.labels[batch] - classes.start)
+
+            parameters = list(self.parameters.values())
+            return mean_over_gradients(parameters, value, self.measure, rows, self.config.importance_batch)
+        known = (problem.descriptors[: problem.bounds[task + 1]], torch.tensor([*classes], device=rows.device))
+
+        def row_value(weights: dict[str, Tensor], row: Tensor, target: Tensor) -> Tensor:
+            return self.value(functional_call(problem.learner, weights, (row[None], *known)), target[None])
+
+        def batch(rows: Tensor) -> tuple[Tensor, Tensor]:
+            return problem.inputs.batch(rows), problem.labels[rows] - classes.start
+
+        return mean_over_rows(self.parameters, row_value, self.measure, rows, batch)
 
     def after_backward(self, task: int) -> None:
         """Add the gradient of the penalty; its value is not needed and would cost as much again."""
@@ -79,3 +102,26 @@ def mean_over_gradients(
         for total, gradient in zip(totals, gradients, strict=True):
             total.add_(measure(gradient), alpha=len(batch) / len(rows))
     return totals
+
+
+def mean_over_rows(
+    parameters: Mapping[str, nn.Parameter],
+    row_value: Callable[..., Tensor],
+    measure: Callable[[Tensor], Tensor],
+    rows: Tensor,
+    batch: Callable[[Tensor], tuple[Any, ...]],
+) -> list[Tensor]:
+    """Mean over rows of `measure` of the gradient of each row.
+
+    Args:
+        row_value: (weights by name, inputs of one row) → scalar.
+        batch: rows [b] → the inputs of `row_value`, each with a first dimension of b.
+    """
+    weights = {name: parameter.detach() for name, parameter in parameters.items()}
+    row_gradients = vmap(grad(row_value), in_dims=(None, *[0] * len(batch(rows[:1]))))
+    totals = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    at_once = max(1, _GRADIENTS // sum(weight.numel() for weight in weights.values()))
+    for part in torch.split(rows, at_once):
+        for name, gradients in row_gradients(weights, *batch(part)).items():
+            totals[name] += measure(gradients).sum(dim=0) / len(rows)
+    return list(totals.values())

@@ -36,19 +36,21 @@ class LwF(GradientStrategy):
     def loss(self, task: int, rows: Tensor) -> Tensor:
         if self.prototypes is None:
             return super().loss(task, rows)
-        start, temperature = self.classes(task).start, self.config.temperature
+        classes, temperature = self.classes(task), self.config.temperature
+        earlier = len(self.prototypes)
         logits = self.logits(task, rows, self.seen(task))  # one pass for both terms
-        targets = self.problem.labels.index_select(0, rows) - start
+        targets = self.problem.labels.index_select(0, rows) - classes.start
         with torch.no_grad():
             features = self.encoder(self.problem.inputs.batch(rows))
             previous = cosine_logits(features, self.prototypes, self.config.gamma)
         divergence = F.kl_div(
-            (logits[:, :start] / temperature).log_softmax(dim=1),
+            (logits[:, :earlier] / temperature).log_softmax(dim=1),
             (previous / temperature).log_softmax(dim=1),
             reduction="batchmean",
             log_target=True,
         )
-        return F.cross_entropy(logits[:, start:], targets) + self.config.distillation * temperature**2 * divergence
+        loss = F.cross_entropy(logits[:, classes.start :], targets)
+        return loss + self.config.distillation * temperature**2 * divergence
 
     @torch.no_grad()
     def after_task(self, task: int) -> None:

@@ -33,6 +33,8 @@ class MemoryStrategy(GradientStrategy):
         count = torch.bincount(labels)
         first = (count.cumsum(0) - count).repeat_interleave(count)  # position of the first row of each row's class
         rank = torch.arange(len(rows), device=rows.device) - first
+        known = torch.bincount(self.problem.labels[self.memory], minlength=len(count))
+        rank += known[self.problem.labels[rows]]  # a class that returns has some rows in the memory already
         self.memory = torch.cat([self.memory, rows[rank < self.config.memory_per_class]])
 
     def state(self) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Literal
 
 from classnorm.continual.config import ContinualConfig, SolvedConfig
 from classnorm.methods.settings.kernel import KernelConfig
@@ -52,7 +53,9 @@ class ImportanceConfig(ContinualConfig):
     decay: float
     """Factor applied to the importances so far before those of a new task are added."""
     importance_batch: int = 8
-    """Rows per gradient when importances are computed; 1 is exact and slow."""
+    """Rows per gradient when importances are averaged over batches, which makes them smaller and faster."""
+    importance: Literal["averaged", "exact"] = added_setting("averaged")
+    """Importances from the gradients of batches, or exactly, from the gradient of each row."""
 
     def check(self) -> None:
         super().check()
@@ -110,6 +113,8 @@ class AnalyticConfig(SolvedConfig, GeometryConfig):
     while few classes are seen."""
     blocks: str = ""
     """Sizes of the parts of a descriptor that get separate kernels; empty is one kernel for all."""
+    feature_blocks: str = added_setting("")
+    """Sizes of the parts of the features, as of several encoders, that get separate geometries; empty is one."""
     landmarks: int = KernelConfig.landmarks
     """Maximum number of seen classes that span the kernel's feature space; more are subsampled by the seed."""
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from classnorm.continual.config import ContinualConfig, StreamConfig
@@ -46,6 +48,8 @@ class StreamProblem:
     rows: tuple[Tensor, ...]
     """Training rows of each task."""
     seed: int
+    rows_at_once: int = 0
+    """Rows that arrive together and do not come back; 0 is all rows of a task."""
 
     def learnt(self, counts: Tensor) -> Tensor:
         """The classes with training rows so far, in the order of the stream: that of the tasks has no effect.
@@ -57,6 +61,15 @@ class StreamProblem:
         if len(seen) < 2:
             raise ConfigError(f"the tasks so far have training rows of {len(seen)} class; make the first task larger")
         return seen[self.classes[seen].argsort()]
+
+    def overlaps(self, task: int) -> bool:
+        """Whether rows of classes of earlier tasks arrive in a task."""
+        return self.first_classes[task] < self.bounds[task]
+
+    @cached_property
+    def first_classes(self) -> tuple[int, ...]:
+        """The first class among the rows of each task."""
+        return tuple(int(self.labels[rows].min()) for rows in self.rows)
 
     def bytes_of(self, rows: int) -> int:
         """Bytes of the inputs of some rows, as a learner takes them."""
@@ -75,7 +88,13 @@ class StreamProblem:
             classes=torch.from_numpy(order),
             rows=tuple(torch.from_numpy(stream.train(t)).to(device) for t in range(stream.n_tasks)),
             seed=seed,
+            rows_at_once=stream.arrivals.rows_at_once,
         )
+
+    def with_descriptors(self, descriptors: NDArray[np.float32]) -> Self:
+        """The same problem when these descriptors are known, [n_classes, d_a] in the order of the stream."""
+        device = self.descriptors.device
+        return replace(self, descriptors=torch.from_numpy(descriptors)[self.classes].to(device))
 
 
 class Strategy(ABC):
@@ -150,7 +169,7 @@ class GradientStrategy(Strategy):
 
         def epoch(number: int) -> EpochLosses:
             losses = []
-            for rows in torch.split(self.rows(task, number), config.batch_size):
+            for rows in self.batches(task, number):
                 loss = self.loss(task, rows)
                 gradient_step(optimizer, loss, parameters, config.grad_clip, lambda: self.after_backward(task))
                 losses.append(loss.detach())
@@ -159,7 +178,8 @@ class GradientStrategy(Strategy):
         learner.train()
         context = FitContext(device, progress)
         where = f" of task {task + 1}"
-        history = run_epochs(epoch, config.epochs, learner, optimizer, context, where=where, largest_rise=math.inf)
+        epochs = 1 if self.problem.rows_at_once else config.epochs
+        history = run_epochs(epoch, epochs, learner, optimizer, context, where=where, largest_rise=math.inf)
         learner.eval()
         self.after_task(task)
         return [record["loss"] for record in history]
@@ -174,6 +194,13 @@ class GradientStrategy(Strategy):
         self.reseed(task, epoch)
         return self.shuffled(self.problem.rows[task])
 
+    def batches(self, task: int, epoch: int) -> Iterator[Tensor]:
+        """Rows of each step of an epoch. Rows that arrive apart get all their steps before the next ones arrive."""
+        rows, at_once = self.rows(task, epoch), self.problem.rows_at_once
+        for arrived in torch.split(rows, at_once or len(rows)):
+            for _ in range(self.config.epochs if at_once else 1):
+                yield from torch.split(arrived, self.config.batch_size)
+
     def reseed(self, task: int, epoch: int) -> None:
         """Make all later draws depend on (seed, task, epoch) alone."""
         seeded(self.problem.seed, task, epoch, generator=self.generator)
@@ -182,8 +209,9 @@ class GradientStrategy(Strategy):
         return rows[torch.randperm(len(rows), generator=self.generator).to(rows.device)]
 
     def classes(self, task: int) -> range:
-        """Classes of the softmax: those of the current task."""
-        return range(self.problem.bounds[task], self.problem.bounds[task + 1])
+        """Classes of the softmax: those of the current task, or all so far if rows of earlier classes arrive in it."""
+        start, stop = self.problem.bounds[task : task + 2]
+        return range(0 if self.problem.overlaps(task) else start, stop)
 
     def seen(self, task: int) -> range:
         """Classes of the tasks up to this one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
@@ -13,7 +14,7 @@ from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import added_setting, require
 from classnorm.training import Schedule
 
-__all__ = ["METHOD", "KernelConfig"]
+__all__ = ["METHOD", "KernelConfig", "recorded_blocks"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,20 +106,26 @@ def _sizes(text: str, total: int, setting: str, kind: str) -> list[int]:
     return sizes
 
 
-def _of(dataset: ZeroShotDataset) -> KernelConfig:
-    """The same for all data, with the parts of features and descriptors that are recorded with it."""
+def recorded_blocks(dataset: ZeroShotDataset) -> dict[str, Any]:
+    """The settings for parts of the features, as of several encoders, and of the descriptors that are recorded."""
     encoders = (dataset.encoder_record or {}).get("parts")
     parts = encoders if isinstance(encoders, list) else []
+    of_encoders = ",".join(str(part.get("d_z")) for part in parts if isinstance(part, dict))
+    return {
+        "feature_blocks": _fitting(of_encoders or dataset.provenance.get("feature_blocks", ""), dataset.d_z),
+        "blocks": _fitting(dataset.provenance.get("descriptor_blocks", ""), dataset.d_a),
+    }
+
+
+def _of(dataset: ZeroShotDataset) -> KernelConfig:
+    """The same for all data, with the parts of features and descriptors that are recorded with it."""
     return KernelConfig(
         descriptor_power=0.75,
         within=0.875,
         error_share=0.5,
         closed_share=0.25,
         hubness=0.05,
-        feature_blocks=_fitting(
-            ",".join(str(part.get("d_z")) for part in parts if isinstance(part, dict)), dataset.d_z
-        ),
-        blocks=_fitting(dataset.provenance.get("descriptor_blocks", ""), dataset.d_a),
+        **recorded_blocks(dataset),
     )
 
 
