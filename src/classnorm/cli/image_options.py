@@ -29,14 +29,15 @@ class ImageOptions:
     """Encoder of the images and descriptions of their classes."""
 
     encoder: Annotated[str, tyro.conf.arg(metavar="NAME")] = "efficientnet-lite0"
-    """efficientnet-lite0, -lite1, -lite2, resnet18, convnet, convnet-gray, or hf:ID or hf:FOLDER (transformers); join
-    several by + to have their features side by side."""
+    """efficientnet-lite0, -lite1, -lite2, resnet18, resnet50, convnet, convnet-gray, or hf:ID or hf:FOLDER
+    (transformers); join several by + to have their features side by side."""
     size: Annotated[int | None, optional("PX")] = None
     """Side of the encoder's input in pixels (default: set by the encoder, and best left so)."""
     flip: Flag = False
     """Average the features of each image with those of its mirror image, in twice the time."""
     weights: Annotated[Path | None, optional("FILE")] = None
-    """Other weights for the encoder: a .safetensors or .pth file, or a folder for a transformers model."""
+    """Other weights for the encoder: a .safetensors or .pth file, Keras' model.json or .h5 file for resnet50, or a
+    folder for a transformers model."""
     descriptions: Annotated[str | None, optional("FILE")] = None
     """Descriptions of the classes, in any format of classnorm describe; classes without images are unseen."""
     text_encoder: Annotated[str, tyro.conf.arg(metavar="NAME")] = "minilm"

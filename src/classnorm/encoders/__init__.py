@@ -54,7 +54,8 @@ ENCODERS: Registry[Loader] = Registry(
         "efficientnet-lite0": f"{__name__}.efficientnet_lite:load_efficientnet_lite",
         "efficientnet-lite1": f"{__name__}.efficientnet_lite:load_efficientnet_lite",
         "efficientnet-lite2": f"{__name__}.efficientnet_lite:load_efficientnet_lite",
-        "resnet18": f"{__name__}.huggingface:load_resnet18",
+        "resnet18": f"{__name__}.resnet:load_resnet",
+        "resnet50": f"{__name__}.resnet:load_resnet",
         "convnet": f"{__name__}.convnet:load_convnet",
         "convnet-gray": f"{__name__}.convnet:load_convnet",
     },
@@ -95,7 +96,8 @@ def load_encoder(name: str, size: int | None = None, weights: str | Path | None 
 
     Args:
         size: side of the input image in pixels; None for the default of the network.
-        weights: file (`.safetensors` or `.pth`; for hf a folder) to use instead of the default weights.
+        weights: file (`.safetensors` or `.pth`; for hf a folder; for resnet50 also Keras' `model.json`, `.h5` or
+            `.npz`) to use instead of the default weights.
     """
     check_encoder(name, size)
     if len(encoder_names(name)) > 1:

@@ -18,7 +18,7 @@ from classnorm.errors import ConfigError, ModelError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Encoder", "load_weights", "required"]
+__all__ = ["Encoder", "load_weights", "read_weights", "required", "use_weights"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +121,11 @@ def required(module: str, extra: str, encoder: str) -> Any:
 
 def load_weights(module: nn.Module, path: Path) -> None:
     """Load a `.safetensors` or `.pth` file into `module`; only tensors are unpickled, and all names must match."""
+    use_weights(module, read_weights(path), path)
+
+
+def read_weights(path: Path) -> Mapping[str, Tensor]:
+    """Read a `.safetensors` or `.pth` file; only tensors are unpickled."""
     import safetensors.torch
     import torch
 
@@ -131,8 +136,20 @@ def load_weights(module: nn.Module, path: Path) -> None:
             state: Mapping[str, Tensor] = safetensors.torch.load_file(path)
         else:
             state = torch.load(path, map_location="cpu", weights_only=True)
-        module.load_state_dict(state)
+        return {str(name): value for name, value in state.items()}
     except MemoryError:
         raise
     except Exception as error:  # safetensors, pickle and torch raise many types on a damaged file
-        raise ModelError(f"{path}: not the weights of this network ({type(error).__name__})") from error
+        raise _not_these(path, error) from error
+
+
+def use_weights(module: nn.Module, state: Mapping[str, Tensor], path: Path) -> None:
+    """Load tensors, which are from `path`, into `module`; all names must match."""
+    try:
+        module.load_state_dict(state)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        raise _not_these(path, error) from error
+
+
+def _not_these(path: Path, error: Exception) -> ModelError:
+    return ModelError(f"{path}: not the weights of this network ({type(error).__name__})")

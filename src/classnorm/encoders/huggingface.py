@@ -14,7 +14,7 @@ from classnorm.encoders.encoder import Encoder, required
 from classnorm.encoders.preprocessing import Interpolation, Preprocessing
 from classnorm.errors import ModelError
 
-__all__ = ["load_huggingface", "load_pair", "load_pretrained", "load_resnet18", "not_loaded"]
+__all__ = ["load_huggingface", "load_pair", "load_pretrained", "not_loaded"]
 
 _SQUASHED_FROM = 384  # ConvNeXT processors crop smaller images and squash larger ones
 _PROCESSOR_FILES = {"AutoImageProcessor": "preprocessor_config.json", "AutoTokenizer": "a tokenizer"}
@@ -132,11 +132,6 @@ def load_pair(name: str, source: str, encoder: Encoder) -> tuple[Tensor, float]:
     if not fits or not torch.allclose(pooled @ projection.T, expected, rtol=0.0, atol=rounding):
         raise ModelError(f"{name}: its image features are not a projection of its pooled output; clip cannot use it")
     return projection, float(model.logit_scale.detach().exp())
-
-
-def load_resnet18(name: str, size: int | None = None, weights: Path | None = None) -> Encoder:
-    """Load ResNet-18."""
-    return load_huggingface("hf:microsoft/resnet-18", size, weights)
 
 
 def _preprocessing(processor: dict[str, Any], source: str) -> Preprocessing:
