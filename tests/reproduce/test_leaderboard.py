@@ -1,6 +1,7 @@
 """The leaderboard on small data."""
 
 import json
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -69,6 +70,34 @@ def test_known_rows_are_neither_searched_nor_trained_again(reproduction, few, tm
     elsewhere = replace(reproduction, folder=tmp_path / "elsewhere", known=known)
     assert leaderboard.measure_leaderboard(elsewhere) == first
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_further_seeds_are_run_with_the_settings_of_the_first_search(reproduction, few, tmp_path):
+    first = Measured.of(leaderboard.measure_leaderboard(reproduction)).runs
+    known = {run.key: run for run in first.values()}
+    more = replace(
+        reproduction,
+        folder=tmp_path / "more",
+        known=known,
+        effort=replace(reproduction.effort, seeds=reproduction.effort.seeds + 1),
+    )
+    longer = Measured.of(leaderboard.measure_leaderboard(more)).runs
+    assert not (tmp_path / "more" / "leaderboard").exists(), "nothing is searched again"
+    for row, runs in longer.items():
+        n = first[row].n
+        assert runs.n == n + 1 and runs.key == first[row].key
+        assert runs.numbers["harmonic"][:n] == first[row].numbers["harmonic"]
+    from_scratch = replace(more, folder=tmp_path / "scratch", known={})
+    for row, runs in Measured.of(leaderboard.measure_leaderboard(from_scratch)).runs.items():
+        assert runs.numbers["harmonic"] == pytest.approx(longer[row].numbers["harmonic"], abs=1e-3)
+    shorter = replace(reproduction, folder=tmp_path / "shorter", known={run.key: run for run in longer.values()})
+    assert Measured.of(leaderboard.measure_leaderboard(shorter)).runs == first
+
+
+def test_no_row_is_started_after_the_time_is_up(reproduction, few, tmp_path):
+    late = replace(reproduction, folder=tmp_path / "late", until=time.monotonic() - 1)
+    assert leaderboard.measure_leaderboard(late)["runs"] == []
+    assert not (tmp_path / "late").exists()
 
 
 def test_the_published_order_is_compared_pair_by_pair():

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from classnorm.errors import ClassNormError
+from classnorm.experiments.engine import Engine
 from classnorm.metrics import Calibration, calibrated_scores
 from classnorm.reproduce.benchmarks import Benchmark, find_benchmarks
 from classnorm.reproduce.measured import Measured
-from classnorm.reproduce.reproduction import measure
+from classnorm.reproduce.reproduction import Reproduction, measure
 from classnorm.reproduce.variants import CN, PROPER_VARIANCE, RELATIONNET, STANDARDIZED, THREE_LAYERS
 from classnorm.results.run_folder import find_results
 
@@ -60,6 +61,22 @@ def test_known_numbers_are_not_measured_again(reproduce, tiny, tmp_path):
     assert measured.runs[CN.label, "tiny"] == first.runs[CN.label, "tiny"]
     [result] = find_results([again.runs])
     assert result.document["recipe"] == THREE_LAYERS.label
+
+
+def test_rows_that_do_not_begin_in_time_are_left_to_the_next_command(reproduce, tiny, tmp_path, monkeypatch):
+    variants, engine = [CN, THREE_LAYERS, STANDARDIZED], Engine(jobs=1)
+    limited = replace(reproduce(tmp_path, tiny, seeds=1), engine=engine, until=0.0)
+    answers = iter([False, False, True])
+    monkeypatch.setattr(Reproduction, "time_is_up", property(lambda self: next(answers)))
+    first = measure(limited, "a table", variants).runs
+    assert [label for label, _ in first] == [CN.label, THREE_LAYERS.label]
+    known = {runs.key: runs for runs in first.values()}
+    rest = replace(reproduce(tmp_path / "rest", tiny, seeds=1), engine=engine, known=known)
+    monkeypatch.setattr(Reproduction, "time_is_up", False)
+    whole = measure(rest, "a table", variants).runs
+    assert [label for label, _ in whole] == [variant.label for variant in variants]
+    assert {row: whole[row] for row in first} == first
+    assert [r.document["recipe"] for r in find_results([rest.runs])] == [STANDARDIZED.label]
 
 
 def test_numbers_of_other_seeds_or_settings_are_not_taken_for_known(reproduce, tiny, tmp_path):

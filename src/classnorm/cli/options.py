@@ -51,8 +51,8 @@ Templates = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], optional("TEXT
 Flag = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
 
 
-def check_positive(flag: str, value: int | None) -> None:
-    """Raise if a count is below 1."""
+def check_positive(flag: str, value: float | None) -> None:
+    """Raise if a number is below 1."""
     if value is not None and value < 1:
         raise ConfigError(f"--{flag} is {value}; it must be at least 1")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -48,8 +50,9 @@ class Reproduce(Command):
       every training: tables share them, and an interrupted command continues when
       it is run again. With --docs FILE.md, the numbers of each table and figure go
       to FILE/NAME.json, and the page is generated from all that are there; rows
-      whose numbers are there already are not trained again. render only generates
-      the page, and includes FILE/introduction.md, which is yours.
+      whose numbers are there already are not trained again, and with --minutes a
+      long table grows over several commands. render only generates the page, and
+      includes FILE/introduction.md, which is yours.
     """
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional, optional("NAME…")] = ()
@@ -71,6 +74,8 @@ class Reproduce(Command):
     """Epochs per training (default: set by the recipe)."""
     quick: Flag = False
     """Use narrow models and few epochs, to preview the output."""
+    minutes: Annotated[float | None, optional("M")] = None
+    """Start no further row of a table after this time; the same command continues (default: no limit)."""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("reproduction")
     """Output folder."""
     docs: Annotated[Path | None, optional("FILE.md")] = None
@@ -149,6 +154,7 @@ class Reproduce(Command):
     def _reproduction(self, announce: Announce) -> Reproduction:
         check_positive("seeds", self.seeds)
         check_positive("epochs", self.epochs)
+        check_positive("minutes", self.minutes)
         effort = QUICK if self.quick else Effort()
         if self.seeds is not None:
             effort = dataclasses.replace(effort, seeds=self.seeds)
@@ -157,7 +163,8 @@ class Reproduce(Command):
         names = self.data or (*PAPER_BENCHMARKS, EMBEDDED)
         benchmarks = find_benchmarks(names, self.data_root, self.features, self.light)
         known = known_runs(self.docs.with_suffix("")) if self.docs is not None else {}
-        reproduction = Reproduction(benchmarks, effort, self.engine, self.out, announce, self.image_split, known)
+        until = math.inf if self.minutes is None else time.monotonic() + 60 * self.minutes
+        reproduction = Reproduction(benchmarks, effort, self.engine, self.out, announce, self.image_split, known, until)
         notice(*reproduction.missing, quiet=self.output.quiet)
         if not reproduction.available:
             raise ConfigError("no dataset found; add glyphs-light to --data, which needs no files")

@@ -79,7 +79,8 @@ def beyond(data: Mapping[str, Any]) -> Artifact:
     tables, plots = [], []
     for number, setting in enumerate(measured.available):
         tables += [_table(setting, model, variants, measured) for model, variants in ABLATIONS]
-        plots.append(_plot(number, setting, measured))
+        if all((variant.label, setting.name) in measured.runs for variant in SWEEP.values()):
+            plots.append(_plot(number, setting, measured))
     return Artifact(
         "beyond",
         "Beyond the paper: ablation of the feature geometry",
@@ -98,6 +99,7 @@ def beyond(data: Mapping[str, Any]) -> Artifact:
 
 
 def _table(setting: Setting, model: Variant, variants: Sequence[Variant], measured: Measured) -> Table:
+    variants = [variant for variant in variants if (variant.label, setting.name) in measured.runs]
     groups = [measured.runs[variant.label, setting.name] for variant in variants]
     places = ranks([group.mean("harmonic") for group in groups])
     body = []

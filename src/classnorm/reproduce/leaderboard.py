@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -32,6 +33,7 @@ from classnorm.results.verdicts import Verdict
 __all__ = ["ENTRIES", "Entry", "entries", "leaderboard", "measure_leaderboard", "search_space"]
 
 _SPLITS = 2
+_FACTS = ("trials", "add_class_ms")  # of an entry, not of a seed
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ def measure_leaderboard(reproduction: Reproduction) -> dict[str, Any]:
         best_runs = partial(_best_runs, reproduction, benchmark)
         able = [entry for entry in entries() if method_named(entry.method).unfit(benchmark.dataset) is None]
         for entry, found in zip(able, reproduction.engine.together(best_runs, able), strict=True):
-            runs[entry.label, benchmark.name] = found
+            if found is not None:
+                runs[entry.label, benchmark.name] = found
     measured = Measured([benchmark.setting for benchmark in reproduction.benchmarks], runs)
     effort = reproduction.effort
     return measured.as_dict() | {"trials": effort.search_trials, "seconds": effort.search_seconds}
@@ -126,10 +129,13 @@ def _budget(trials: int, seconds: float) -> str:
     )
 
 
-def _best_runs(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -> SeedRuns:
+def _best_runs(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -> SeedRuns | None:
+    """The runs of an entry with the settings that its search chose; None if the time is up.
+
+    Known runs are completed: what is missing is the search and all seeds, further seeds, or nothing.
+    """
     effort = reproduction.effort
     base, space = search_space(reproduction, benchmark, entry)
-    count = min(effort.seeds, entry.seeds or effort.seeds)
     settings = SearchConfig(
         trials=effort.search_trials,
         seconds=effort.search_seconds,
@@ -139,16 +145,28 @@ def _best_runs(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -
         prune=False,
     )
     searched = [entry.method, base.as_dict(), str(sorted(space.items())), asdict(settings)]
-    key = digest([benchmark.dataset.checksum, *searched, count, str(benchmark.released)])[:16]
-    if key in reproduction.known:
-        return reproduction.known[key]
-    trials, config = _search(reproduction, benchmark, entry, base, space, settings) if space else ([], base)
-    experiments = [Experiment(benchmark.dataset, entry.method, entry.label, config, seed) for seed in range(count)]
+    key = digest([benchmark.dataset.checksum, *searched, str(benchmark.released)])[:16]
+    known = reproduction.known.get(key)
+    count = min(effort.seeds, entry.seeds or effort.seeds)
+    if known is not None and known.n >= count:
+        return known if known.diverged else known.first(count)
+    if reproduction.time_is_up:
+        return known
+    if known is None:
+        trials, config = _search(reproduction, benchmark, entry, base, space, settings) if space else ([], base)
+    else:
+        config = base.replace(**json.loads(known.chosen))
+    seeds = range(known.n if known else 0, count)
+    experiments = [Experiment(benchmark.dataset, entry.method, entry.label, config, seed) for seed in seeds]
     results = reproduction.run(f"{benchmark.name}, {entry.label}: training", {entry.label: experiments})[entry.label]
     runs = SeedRuns.of(results, benchmark.released)
-    facts: dict[str, float | None] = {"trials": float(len(trials)), "add_class_ms": _add_class_ms(results[0])}
-    numbers = {**runs.numbers, **{name: [value] * count for name, value in facts.items()}}
-    return replace(runs, numbers=numbers, key=key)
+    if known is not None:
+        facts = {name: known.numbers[name][0] for name in _FACTS}
+    else:
+        facts = dict(zip(_FACTS, (float(len(trials)), _add_class_ms(results[0])), strict=True))
+    runs = replace(runs, numbers={**runs.numbers, **{name: [value] * len(seeds) for name, value in facts.items()}})
+    chosen = {name: value for name, value in config.as_dict().items() if value != base.as_dict()[name]}
+    return known.followed_by(runs) if known else replace(runs, key=key, chosen=json.dumps(chosen))
 
 
 def _add_class_ms(result: Result | None) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from classnorm.metrics import Calibration, calibrated_scores
@@ -42,6 +42,8 @@ class SeedRuns:
     """Number of runs whose training diverged; their scores are 0."""
     key: str = ""
     """Identifies everything that determines the numbers, so that they need not be measured again."""
+    chosen: str = ""
+    """The settings that a search chose, as JSON: with them, further seeds can be run without the search."""
 
     @classmethod
     def of(cls, results: Sequence[Result | None], released: Calibration) -> SeedRuns:
@@ -55,7 +57,23 @@ class SeedRuns:
     @classmethod
     def stored(cls, entry: Mapping[str, Any]) -> SeedRuns:
         """As `Measured.as_dict` stores it."""
-        return cls(entry["numbers"], entry["diverged"], entry.get("key", ""))
+        return cls(entry["numbers"], entry["diverged"], entry.get("key", ""), entry.get("chosen", ""))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its document; `stored` reads it back."""
+        chosen = {"chosen": self.chosen} if self.chosen else {}
+        return {"key": self.key, "diverged": self.diverged, **chosen, "numbers": dict(self.numbers)}
+
+    def first(self, n: int) -> SeedRuns:
+        """The first `n` seeds, of runs that did not diverge."""
+        return replace(self, numbers={name: values[:n] for name, values in self.numbers.items()})
+
+    def followed_by(self, other: SeedRuns) -> SeedRuns:
+        """With the numbers of further seeds."""
+        numbers = {
+            name: [*values, *other.numbers[name]] for name, values in self.numbers.items() if name in other.numbers
+        }
+        return replace(self, numbers=numbers, diverged=self.diverged + other.diverged)
 
     @property
     def n(self) -> int:
@@ -103,10 +121,7 @@ class Measured:
     def as_dict(self) -> dict[str, Any]:
         return {
             "settings": [asdict(setting) for setting in self.settings],
-            "runs": [
-                {"row": row, "setting": name, "key": runs.key, "diverged": runs.diverged, "numbers": dict(runs.numbers)}
-                for (row, name), runs in self.runs.items()
-            ],
+            "runs": [{"row": row, "setting": name, **runs.as_dict()} for (row, name), runs in self.runs.items()],
         }
 
     @classmethod

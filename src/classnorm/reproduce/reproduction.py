@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -80,6 +83,8 @@ class Reproduction:
     """Official training and test images of CUB, for its class stream."""
     known: Mapping[str, SeedRuns] = field(default_factory=dict)
     """Numbers that were measured before, by the keys of their runs."""
+    until: float = math.inf
+    """No further row of a table is started after this `time.monotonic()`."""
 
     @property
     def available(self) -> list[Benchmark]:
@@ -89,6 +94,10 @@ class Reproduction:
     def missing(self) -> list[str]:
         """How to get the benchmarks that are not available."""
         return [benchmark.missing for benchmark in self.benchmarks if benchmark.missing]
+
+    @property
+    def time_is_up(self) -> bool:
+        return time.monotonic() > self.until
 
     @property
     def runs(self) -> Path:
@@ -136,7 +145,7 @@ class Reproduction:
 
 
 def measure(reproduction: Reproduction, stage: str, variants: Sequence[Variant]) -> Measured:
-    """Run variants on all available benchmarks."""
+    """Run variants on all available benchmarks; rows that are not begun in time are left out."""
     benchmarks = {benchmark.name: benchmark for benchmark in reproduction.available}
     groups = {
         (variant.label, name): [
@@ -148,13 +157,24 @@ def measure(reproduction: Reproduction, stage: str, variants: Sequence[Variant])
     }
     keys = {row: _key(group, benchmarks[row[1]].released) for row, group in groups.items()}
     unknown = {row: group for row, group in groups.items() if keys[row] not in reproduction.known}
-    results = reproduction.run(stage, unknown, may_diverge=True)
     runs = {row: reproduction.known[key] for row, key in keys.items() if key in reproduction.known}
-    for row, group in results.items():
-        measured = SeedRuns.of(group, benchmarks[row[1]].released)
-        numbers = {**measured.numbers, "schedule": [_schedule_share(groups[row][0])] * measured.n}
-        runs[row] = replace(measured, numbers=numbers, key=keys[row])
-    return Measured([benchmark.setting for benchmark in reproduction.benchmarks], {row: runs[row] for row in groups})
+    for portion in _portions(reproduction, unknown):
+        if reproduction.time_is_up:
+            break
+        for row, group in reproduction.run(stage, portion, may_diverge=True).items():
+            measured = SeedRuns.of(group, benchmarks[row[1]].released)
+            numbers = {**measured.numbers, "schedule": [_schedule_share(groups[row][0])] * measured.n}
+            runs[row] = replace(measured, numbers=numbers, key=keys[row])
+    settings = [benchmark.setting for benchmark in reproduction.benchmarks]
+    return Measured(settings, {row: runs[row] for row in groups if row in runs})
+
+
+def _portions(reproduction: Reproduction, groups: Mapping[Key, Sequence[Task]]) -> Iterator[dict[Key, Sequence[Task]]]:
+    """What to run at once: everything, or a few rows that keep all processes busy if the time is limited."""
+    rows = list(groups)
+    size = len(rows) if math.isinf(reproduction.until) else reproduction.engine.jobs or os.cpu_count() or 1
+    for start in range(0, len(rows), size or 1):
+        yield {row: groups[row] for row in rows[start : start + size]}
 
 
 def _key(experiments: Sequence[Experiment], released: Calibration) -> str:
