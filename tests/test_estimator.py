@@ -401,16 +401,45 @@ def test_a_numbered_table_without_one_column_of_names_says_what_to_do(data, colu
         ClassNormClassifier(settings=FAST).fit(*data["train"], descriptors=frame)
 
 
-def test_cross_validated_probabilities_work_with_an_array_and_the_error_says_so(data):
+def test_cross_validated_probabilities_have_names_and_the_error_says_how(data):
     X, y = data["train"]
-    table = data["table"]
+    table, names = data["table"], np.unique(data["train"][1])
     clf = ClassNormClassifier(method="kernel", settings={"calibration": "none"})
-    with pytest.raises(ValueError, match=r"cross_val_predict numbers the labels .*table.loc\[np.unique\(y\)\]"):
+    with pytest.raises(ValueError, match=r"cross_val_predict numbers the labels .*'labels': np.unique\(y\)"):
         cross_val_predict(clf, X, y, cv=3, method="predict_proba", params={"descriptors": table})
-    rows = table.loc[np.unique(y)].to_numpy()
-    probabilities = cross_val_predict(clf, X, y, cv=3, method="predict_proba", params={"descriptors": rows})
-    assert probabilities.shape == (len(y), len(np.unique(y)))
-    assert np.mean(np.unique(y)[probabilities.argmax(axis=1)] == y) > 0.8
+    params = {"descriptors": table, "labels": names}
+    probabilities = cross_val_predict(clf, X, y, cv=3, method="predict_proba", params=params)
+    assert probabilities.shape == (len(y), len(names))
+    assert np.mean(names[probabilities.argmax(axis=1)] == y) > 0.8
+    by_array = cross_val_predict(
+        clf, X, y, cv=3, method="predict_proba", params={"descriptors": table.loc[names].to_numpy()}
+    )
+    np.testing.assert_array_equal(probabilities, by_array)
+
+
+def test_labels_name_the_numbers_of_y_in_their_order(data):
+    X, y = data["train"]
+    names = np.unique(y)[::-1]
+    numbers = np.array([names.tolist().index(label) for label in y])
+    settings = FAST | {"calibration": "none"}
+    numbered = ClassNormClassifier(settings=settings).fit(X, numbers, data["table"], labels=names)
+    assert numbered.classes_.tolist() == list(range(len(names)))
+    np.testing.assert_allclose(numbered.descriptors_, data["table"].loc[names].to_numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a", "nobody"], "class 'nobody' of `labels` is not among the 2 descriptors"),
+        (["a", "a"], "distinct names"),
+        ("ab", "distinct names"),
+        (["a"], "class 1 of y is not among the 1 descriptors"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(labels, message):
+    table = {"a": [1.0, 0.0], "b": [0.0, 1.0]}
+    with pytest.raises(ClassNormError, match=message):
+        ClassNormClassifier().fit(np.eye(4), [0, 0, 1, 1], descriptors=table, labels=labels)
 
 
 def test_a_search_varies_single_settings(data):

@@ -17,7 +17,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from classnorm.data import ZeroShotDataset
 from classnorm.data.dataset import check_array
-from classnorm.data.descriptor_tables import column_names, descriptor_table, is_frame, joined_classes
+from classnorm.data.descriptor_tables import (
+    column_names,
+    descriptor_table,
+    is_frame,
+    joined_classes,
+    numbered_table,
+)
 from classnorm.documents import read_json
 from classnorm.errors import ClassNormError, ModelError, ModelWarning
 from classnorm.files import write_json
@@ -130,7 +136,9 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     @_value_errors()
-    def fit(self, X: Any, y: Any, descriptors: Any = None, eval_set: tuple[Any, Any] | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, descriptors: Any = None, eval_set: tuple[Any, Any] | None = None, labels: Any = None
+    ) -> Self:
         """Train on the rows of `X`.
 
         Args:
@@ -142,15 +150,21 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 the classes 0, 1, 2, … Use a function in cross-validation if the table has as many rows as `X`:
                 scikit-learn would split it.
             eval_set: (X, y) to score after training, see `eval_score_`. It does not affect the training.
+            labels: names of the classes 0, 1, 2, … of `y`, if it is numbered but `descriptors` has names. Only these
+                compete, under their numbers. `cross_val_predict` needs it for probabilities: it numbers the labels,
+                so that ``labels=np.unique(y)``, and has columns for those of `y` only.
         """
         X, y = validate_data(self, X, y, dtype=(np.float32, np.float64))
         check_classification_targets(y)
-        seen, labels = np.unique(y, return_inverse=True)
+        seen, positions = np.unique(y, return_inverse=True)
         if len(seen) < 2:
             raise InputError(f"y holds 1 class, {seen.tolist()[0]!r}; a classifier needs rows of at least 2 classes")
         described = descriptors is not None
         descriptors = descriptors() if callable(descriptors) else descriptors
-        table = descriptor_table(descriptors, seen)
+        if labels is None:
+            table = descriptor_table(descriptors, seen)
+        else:
+            table = numbered_table(descriptors, np.asarray(labels))
         classes = joined_classes(seen, list(table))
         missing = [label for label in seen.tolist() if label not in table]
         if missing:
@@ -161,7 +175,7 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         mean, scale = (None, None) if described else _moments(X)
         dataset = ZeroShotDataset.from_arrays(
             _standardized(X, mean, scale),
-            np.searchsorted(classes, seen)[labels],
+            np.searchsorted(classes, seen)[positions],
             [table[label] for label in classes.tolist()],
             [str(label) for label in classes.tolist()],
             train=np.arange(len(y)),

@@ -34,6 +34,14 @@ def train_json(capsys, *arguments):
     return json.loads(out)
 
 
+def test_a_label_names_the_runs_in_reports(capsys, bundle, tmp_path):
+    for label in ("first try", "second try"):
+        train_json(capsys, bundle, *QUICK, "--calibration", "none", "--label", label, "--out", tmp_path / label)
+    main(["report", str(tmp_path), "--out", str(tmp_path / "report"), "--quiet"])
+    table = (tmp_path / "report" / "results.md").read_text()
+    assert "first try: classnorm · reference" in table and "second try: classnorm · reference" in table
+
+
 def test_json_has_the_promised_shape(capsys, bundle, tmp_path):
     document = train_json(capsys, bundle, *QUICK, "--seeds", 2, "--out", tmp_path)
     assert {"dataset", "method", "recipe", "runs", "mean", "std"} <= document.keys()

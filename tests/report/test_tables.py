@@ -108,3 +108,16 @@ def test_the_documents_hold_results_and_differences(groups):
     markdown = markdown_document(groups, compared)
     assert "## toy" in markdown and "against classnorm · b" in markdown and "significance test" in markdown
     assert latex_document(groups, compared).count(r"\begin{tabular}") == 2
+
+
+def test_runs_with_another_label_are_a_group_of_their_own(write_run, tmp_path):
+    for name, label in {"a": "before", "b": "after", "c": None}.items():
+        for seed in (0, 1):
+            write_run(tmp_path / name / str(seed), seed=seed, **({"label": label} if label else {}))
+    found = group_results(find_results([tmp_path]))
+    assert [group.label for group in found] == [
+        "before: classnorm · reference",
+        "after: classnorm · reference",
+        "classnorm · reference",
+    ]
+    assert [len(group.results) for group in found] == [2, 2, 2]

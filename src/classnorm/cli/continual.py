@@ -115,6 +115,7 @@ class Continual(SettingsCommand):
                         resume=self.training.resume,
                         progress=progress,
                         command=self.command_line,
+                        label=self.training.label or "",
                     )
                 )
         if self.output.json:

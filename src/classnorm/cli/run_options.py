@@ -35,6 +35,8 @@ class RunOptions:
     """Run N times, with seeds 0 … N−1."""
     out: Annotated[Path | None, optional("DIR")] = None
     """Folder for the runs, with a subfolder per seed (default: a folder in runs/DATASET)."""
+    label: Annotated[str | None, optional("TEXT")] = None
+    """Name of the runs in reports, to tell them from others of the same data and method."""
     device: DeviceOption = "auto"
     resume: Flag = False
     """Continue interrupted runs and keep finished ones."""

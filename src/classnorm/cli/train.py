@@ -84,6 +84,7 @@ class Train(MethodCommand):
                     resume=self.training.resume,
                     announce=lambda stage, seed=seed: announce(f"seed {seed}, {stage}"),  # type: ignore[misc]
                     command=self.command_line,
+                    label=self.training.label or "",
                 )
                 for seed, folder in zip(seeds, folders, strict=True)
             ]

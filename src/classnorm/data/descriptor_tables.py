@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from classnorm.errors import DataError
 
-__all__ = ["column_names", "descriptor_table", "is_frame", "joined_classes"]
+__all__ = ["column_names", "descriptor_table", "is_frame", "joined_classes", "numbered_table"]
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -58,6 +58,17 @@ def descriptor_table(descriptors: Any, classes: Array) -> dict[Any, Floats]:
     return table
 
 
+def numbered_table(descriptors: Any, names: Array) -> dict[int, Floats]:
+    """Return number → descriptor of the name with this number."""
+    if names.ndim != 1 or not len(names) or len(np.unique(names)) < len(names):
+        raise DataError("`labels` must be a list of distinct names: those of the classes 0, 1, 2, … of y")
+    table = descriptor_table(descriptors, names)
+    missing = [name for name in names.tolist() if name not in table]
+    if missing:
+        raise DataError(f"class {missing[0]!r} of `labels` is not among the {len(table)} descriptors; add it")
+    return {number: table[name] for number, name in enumerate(names.tolist())}
+
+
 def _named_frame(frame: Any, classes: Array) -> Any:
     """The DataFrame indexed by class: if rows are numbered but labels are text, a column of text has the names."""
     is_text = classes.dtype.kind == "U" or (classes.dtype == object and all(isinstance(c, str) for c in classes))
@@ -97,8 +108,8 @@ def joined_classes(classes: Array, names: list[Any]) -> Array:
         added = added.astype(classes.dtype)  # e.g. the index of a DataFrame that was converted to float
     if kinds.get(classes.dtype.kind) != kinds.get(added.dtype.kind):
         hint = (
-            " (cross_val_predict numbers the labels for probabilities: give it the descriptors of the classes of y as "
-            "an array, table.loc[np.unique(y)].to_numpy())"
+            " (cross_val_predict numbers the labels for probabilities: also give it their names, "
+            "params={'descriptors': table, 'labels': np.unique(y)})"
         )
         is_numbered = classes.dtype.kind in "iu" and isinstance(new[0], str)
         raise DataError(

@@ -70,13 +70,14 @@ def run(
     resume: bool = False,
     announce: Announce = lambda stage: None,
     command: str = "",
+    label: str = "",
 ) -> Result:
     """Run an experiment and write the result to a folder.
 
     With `resume`, a finished run of the same experiment is read instead, and an interrupted one continues from its last
     checkpoint. Otherwise a run in the folder is replaced when the new one is complete: one that fails leaves it as it
     is. Waits for another process that runs in the same folder.
-    Of `processes` that run an experiment together, only the first writes.
+    Of `processes` that run an experiment together, only the first writes. Reports show the `label`.
     """
     with locked(folder) if processes.is_first else nullcontext():
         if processes.from_first(resume and _is_finished(experiment, folder)):
@@ -97,6 +98,7 @@ def run(
             "device": str(context.device),
             "processes": processes.count,
             "command": command,
+            **({"label": label} if label else {}),
         }
         if processes.is_first:
             with new_run(folder) as new:

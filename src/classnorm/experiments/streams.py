@@ -117,6 +117,7 @@ def run_continual(
     resume: bool = False,
     progress: OnProgress | None = None,
     command: str = "",
+    label: str = "",
 ) -> Result:
     """Run an experiment and write the result to a folder.
 
@@ -155,6 +156,7 @@ def run_continual(
             "threads": torch.get_num_threads(),
             "versions": versions(),
             "command": command,
+            **({"label": label} if label else {}),
         }
         for file in work.glob("logits-*.npy"):
             file.unlink()  # the result has the scores

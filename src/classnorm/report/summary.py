@@ -107,7 +107,7 @@ def group_results(results: Sequence[Result]) -> list[Group]:
     groups: dict[str, list[Result]] = {}
     for result in results:
         document = result.document
-        key = [_data(document), _model(document), document.get("chosen"), _settings(document)]
+        key = [_data(document), document.get("label"), _model(document), document.get("chosen"), _settings(document)]
         groups.setdefault(json.dumps(key, sort_keys=True), []).append(result)
     # A seed counts once: a copy of a run, or the same run again, is no further evidence.
     members = [
@@ -152,11 +152,13 @@ def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _label(document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> str:
-    """The model and the settings in which its runs on the same data differ."""
+    """The label of its user, the model, and the settings in which its runs on the same data differ."""
     same = [o for o in documents if _model(o) == _model(document) and _data(o) == _data(document)]
     settings = _settings(document)
     differing = [name for name in settings if any(_settings(o).get(name) != settings[name] for o in same)]
-    label = _model(document) + "".join(f", {name} {settings[name]}" for name in differing)
+    given = document.get("label")
+    label = f"{given}: " if given else ""
+    label += _model(document) + "".join(f", {name} {settings[name]}" for name in differing)
     if any(o.get("chosen") != document.get("chosen") for o in same):
         chosen = document.get("chosen")
         label += f", {' and '.join(chosen['settings'])} chosen by {chosen['by']}" if chosen else ", nothing chosen"

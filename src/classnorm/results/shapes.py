@@ -50,6 +50,7 @@ class _Document(TypedDict):
     threads: NotRequired[int]
     versions: dict[str, str]
     command: NotRequired[str]
+    label: NotRequired[str]
     created: NotRequired[str]
 
 
