@@ -70,6 +70,17 @@ def test_hard_streams_are_recorded_and_have_sections_of_their_own(classnorm, bun
     assert outcome.code == 2 and "imbalance is 0.5; it must be at least 1" in outcome.err
 
 
+@pytest.mark.slow
+def test_a_stream_of_images_is_planned_before_it_starts(classnorm, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLASSNORM_CACHE", str(tmp_path / "cache"))
+    arguments = ["--tasks", "2", "--epochs", "1", "--encoder", "convnet-gray", "--size", "16"]
+    outcome = classnorm("continual", "glyphs-light", *arguments, "--freeze-blocks", "3", "--augment", "--out", tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert "plan: 2 tasks" in outcome.err and "rows to train on at" in outcome.err
+    outcome = classnorm("continual", "glyphs-light", "--freeze-blocks", "3", "--out", tmp_path / "none")
+    assert outcome.code == 2 and "name it with --encoder" in outcome.err
+
+
 def test_the_wide_grid_is_for_penalties(classnorm, bundle, tmp_path):
     arguments = ["--validation-tasks", "2", "--lr", "0.01", "--select-grid", "wide", "--jobs", "1", "--out", tmp_path]
     outcome = classnorm("continual", bundle, *SMALL, *arguments, "--strategy", "mas", "--json")

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from classnorm.cli.console import print_json, print_table, stage_progress
+import tyro
+
+from classnorm.cli.console import notice, print_json, print_table, stage_progress
 from classnorm.cli.options import DataArgument, DataOptions, Flag, OutputOptions, SettingsCommand, optional
 from classnorm.cli.run_options import RunOptions
 from classnorm.continual import STRATEGIES, Arrivals, TaskStream, configure, read_image_split
-from classnorm.continual.config import SolvedConfig
+from classnorm.continual.config import ContinualConfig, SolvedConfig
 from classnorm.continual.strategies import strategy_config
 from classnorm.data import ZeroShotDataset
 from classnorm.data.descriptions import with_descriptors
@@ -34,6 +36,7 @@ from classnorm.report import (
 )
 from classnorm.results.numbers import json_number, mean, std
 from classnorm.results.run_folder import Result
+from classnorm.training import pick_device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +67,16 @@ class Continual(SettingsCommand):
     descriptors: Annotated[Path | None, optional("FILE")] = None
     """Descriptors of the classes, instead of those of the dataset: an .npz, .csv, .parquet, .json or .npy file."""
     encoder: Annotated[str | None, optional("NAME")] = None
-    """Train this image encoder too: efficientnet-lite0, resnet18, convnet, convnet-gray, hf:FOLDER (default: none)."""
+    """Train this image encoder too: efficientnet-lite0, resnet18, resnet50, convnet, convnet-gray, hf:FOLDER (default:
+    none)."""
     size: Annotated[int | None, optional("PX")] = None
     """Side of the encoder's input in pixels (default: set by the encoder)."""
     images: Annotated[Path | None, optional("DIR")] = None
     """Folder with the image files of the dataset, for --encoder."""
+    weights: Annotated[Path | None, optional("FILE")] = None
+    """Other weights for the encoder: a .safetensors or .pth file, Keras' model.json or .h5 file for resnet50."""
+    freeze_blocks: Annotated[int, tyro.conf.arg(metavar="N")] = 0
+    """Do not train the first N blocks of the encoder; their outputs are computed once and kept in the cache folder."""
     validation_tasks: int = 0
     """Number of tasks that choose settings; 0 chooses none and scores all tasks."""
     select: Selection = "mAUC"
@@ -100,6 +108,8 @@ class Continual(SettingsCommand):
             split = read_image_split(self.image_split, dataset.image_files)
             dataset = dataclasses.replace(dataset, is_train=split)
         experiments = [self._experiment(dataset, seed) for seed in seeds]
+        if self.encoder is not None and not self.output.quiet:
+            self._plan(experiments)
         suffix = {True: "-cn", False: "-plain", None: ""}[getattr(experiments[0].config, "class_norm", None)]
         out = self.training.out or Path("runs") / file_name(dataset.name) / f"continual-{self.strategy}{suffix}"
         chosen = self._validated(experiments, out) if self.validation_tasks else []
@@ -130,12 +140,28 @@ class Continual(SettingsCommand):
     def _experiment(self, dataset: ZeroShotDataset, seed: int) -> ContinualExperiment:
         tasks = _tasks(self.tasks)
         stream = TaskStream.make(dataset, tasks, seed, arrivals=self.arrivals)
-        mode = ImageMode(self.encoder, self.size, self.images) if self.encoder else None
+        mode = None
+        if self.encoder:
+            mode = ImageMode(self.encoder, self.size, self.images, self.weights, self.freeze_blocks)
+        elif self.weights is not None or self.freeze_blocks:
+            raise ConfigError("--weights and --freeze-blocks are of an image encoder; name it with --encoder")
         if mode and issubclass(strategy_config(self.strategy), SolvedConfig):
             raise ConfigError(f"strategy {self.strategy} learns from fixed features; leave out --encoder")
         config = configure(stream, self.strategy, **(mode.settings if mode else {}) | self.set_values)
         config.check()
         return ContinualExperiment(dataset, self.strategy, config, seed, tasks, arrivals=self.arrivals, images=mode)
+
+    def _plan(self, experiments: Sequence[ContinualExperiment]) -> None:
+        """Say how long the runs will take, without a validation sequence."""
+        from classnorm.experiments.image_plan import plan_images
+
+        first = experiments[0]
+        assert first.images is not None and isinstance(first.config, ContinualConfig)
+        with stage_progress("images", self.output.quiet) as progress:
+            encoder, inputs = first.images.load(first.dataset, first.seed, pick_device(self.training.device), progress)
+        plan = plan_images(first.stream, first.config, encoder.to(inputs.device), inputs)
+        runs = f", {len(experiments)} times" if len(experiments) > 1 else ""
+        notice(f"plan: {plan}{runs}", quiet=self.output.quiet)
 
     def _validated(self, experiments: Sequence[ContinualExperiment], out: Path) -> list[Chosen]:
         grid = named_grid(self.select_grid, self.strategy, self.encoder is not None)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from classnorm.nn import Distribution
-from classnorm.settings import require, stored_settings
+from classnorm.settings import added_setting, require, stored_settings
 from classnorm.training import TrainingConfig
 
 __all__ = ["ContinualConfig", "SolvedConfig", "StreamConfig"]
@@ -68,6 +68,10 @@ class ContinualConfig(StreamConfig):
     """Factor applied to the learning rates after each task."""
     grad_clip: float = 100.0
     """Maximum norm of the gradient of all weights; 0 disables clipping."""
+    augment: bool = added_setting(False)
+    """Train an encoder on images that are mirrored and shifted at random; with frozen blocks, mirrored only."""
+    batch_norm: Literal["frozen", "trained"] = added_setting("frozen")
+    """Statistics of an encoder's BatchNorm layers: those of pretraining, or of the batches, with running averages."""
 
     def training(self, task: int = 0) -> TrainingConfig:
         """Training settings for a task (numbered from 0)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
 
-__all__ = ["CountedInputs", "FeatureInputs", "Inputs"]
+__all__ = ["AugmentedInputs", "CountedInputs", "FeatureInputs", "Inputs"]
 
 
 class Inputs(Protocol):
@@ -21,6 +21,14 @@ class Inputs(Protocol):
 
     def batch(self, rows: Tensor) -> Tensor:
         """Inputs of some rows, on the learner's device: [b] → [b, …]. The same rows give the same inputs."""
+
+
+@runtime_checkable
+class AugmentedInputs(Inputs, Protocol):
+    """Inputs that training may change at random, such as images."""
+
+    def augmented(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        """The same as `batch`, changed by the generator."""
 
 
 class FeatureInputs:
@@ -56,3 +64,10 @@ class CountedInputs:
     def batch(self, rows: Tensor) -> Tensor:
         self.count += len(rows)
         return self.inputs.batch(rows)
+
+    def augmented(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        """Inputs of some rows, changed at random as training may; unchanged if they have no such changes."""
+        if not isinstance(self.inputs, AugmentedInputs):
+            return self.batch(rows)
+        self.count += len(rows)
+        return self.inputs.augmented(rows, generator)

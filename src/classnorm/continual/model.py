@@ -29,6 +29,7 @@ class Learner(nn.Module):
     def __init__(self, config: ContinualConfig, d_a: int, d_z: int, seed: int, encoder: nn.Module | None = None):
         super().__init__()
         self.encoder = nn.Identity() if encoder is None else encoder
+        self.trains_batch_norm = config.batch_norm == "trained"
         self.gamma = config.gamma
         self.scale = config.gamma**2
         self.embedder = AttributeEmbedder(
@@ -64,9 +65,10 @@ class Learner(nn.Module):
         self.load_state_dict(weights)
 
     def train(self, mode: bool = True) -> Self:
-        """The encoder's batch normalization stays in evaluation mode: its statistics would drift from task to task."""
+        """Unless it is trained, the encoder's batch normalization stays in evaluation mode: its statistics would drift
+        from task to task."""
         super().train(mode)
         for module in self.encoder.modules():
-            if isinstance(module, _BatchNorm):
+            if isinstance(module, _BatchNorm) and not self.trains_batch_norm:
                 module.eval()
         return self

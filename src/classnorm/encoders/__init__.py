@@ -16,6 +16,7 @@ from classnorm.late import Late, late_names
 from classnorm.plugins import Registry
 
 if TYPE_CHECKING:
+    from classnorm.encoders.block_outputs import BlockOutputs
     from classnorm.encoders.convnet import ConvNet
     from classnorm.encoders.extraction import Extraction, encode_images, extract_features, extract_folder
     from classnorm.encoders.image_inputs import ImageInputs
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ENCODERS",
     "TEXT_ENCODERS",
+    "BlockOutputs",
     "ConvNet",
     "Descriptors",
     "Encoder",
@@ -64,7 +66,7 @@ ENCODERS: Registry[Loader] = Registry(
 _LARGEST = 1 << 12  # pixels; far more than any network takes
 _SMALLEST = 16  # pixels; minimum for a network that halves the image several times
 
-__getattr__ = late_names(__name__, ".convnet", ".extraction", ".image_inputs")  # they need PyTorch
+__getattr__ = late_names(__name__, ".block_outputs", ".convnet", ".extraction", ".image_inputs")  # they need PyTorch
 
 
 def check_encoder(name: str, size: int | None = None) -> None:

@@ -30,6 +30,11 @@ class ConvNet(nn.Module):
             channels = width
         self.layers = nn.Sequential(*layers)
 
+    def blocks(self) -> list[nn.Module]:
+        """The four blocks, whose composition is `maps`."""
+        layers = list(self.layers)
+        return [nn.Sequential(*layers[i : i + 4]) for i in range(0, len(layers), 4)]
+
     def maps(self, images: Tensor) -> Tensor:
         """[n, channels, size, size] → [n, 128, height, width]."""
         maps: Tensor = self.layers(images)

@@ -23,6 +23,12 @@ class _EfficientNetLite(nn.Module):
         super().__init__()
         self.net = net
 
+    def blocks(self) -> list[nn.Module]:
+        """The stem, 16 to 23 blocks and the head, whose composition is `maps`."""
+        net = self.net
+        stem = nn.Sequential(net._conv_stem, net._bn0, net._swish)
+        return [stem, *net._blocks, nn.Sequential(net._conv_head, net._bn1, net._swish)]
+
     def maps(self, images: Tensor) -> Tensor:
         """[n, 3, size, size] → [n, 1280, height, width]."""
         maps: Tensor = self.net.extract_features(images)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from classnorm.data.image_table import Images
@@ -40,12 +41,14 @@ class ImageInputs:
         self.preprocessing = preprocessing
         self.device = torch.device(device)
         shape = (len(images), preprocessing.crop, preprocessing.crop, len(preprocessing.mean))
+        key = f"{image_signature(images, range(len(images)))} {asdict(preprocessing)}"
+        self.key = hashlib.sha256(key.encode()).hexdigest()
+        """Identifies the images and their preprocessing."""
         if cache is None:
             self.pixels: Pixels = np.empty(shape, dtype=np.uint8)
             self._decode(images, self.pixels)
             return
-        key = f"{image_signature(images, range(len(images)))} {asdict(preprocessing)}"
-        path = cache / f"images-{hashlib.sha256(key.encode()).hexdigest()[:24]}.npy"
+        path = cache / f"images-{self.key[:24]}.npy"
         if not path.is_file():
             with replacing(path) as temporary:
                 pixels = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
@@ -60,6 +63,11 @@ class ImageInputs:
                 raise DataError(f"{where}: {image}; correct or remove that image")
             pixels[row] = image
 
+    @property
+    def size(self) -> int:
+        """Side of the images in pixels."""
+        return self.preprocessing.crop
+
     def __len__(self) -> int:
         return len(self.pixels)
 
@@ -67,3 +75,14 @@ class ImageInputs:
         """Return the normalized images [len(rows), channels, size, size] on the device."""
         pixels = torch.from_numpy(np.asarray(self.pixels[rows.cpu().numpy()]))
         return self.preprocessing.normalize(pixels.to(self.device))
+
+    def augmented(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        """The same, each image mirrored or not and shifted by up to an eighth of its side, by the generator."""
+        images = self.batch(rows)
+        most = self.size // 8
+        mirrored = torch.rand(len(rows), generator=generator) < 0.5
+        shifts = torch.randint(0, 2 * most + 1, (len(rows), 2), generator=generator).tolist()
+        padded = F.pad(images, (most,) * 4, mode="reflect")
+        crops = [image[:, y : y + self.size, x : x + self.size] for image, (y, x) in zip(padded, shifts, strict=True)]
+        flips = [crop.flip(-1) if flip else crop for crop, flip in zip(crops, mirrored.tolist(), strict=True)]
+        return torch.stack(flips).contiguous(memory_format=torch.channels_last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from classnorm.continual import StreamResult
-    from classnorm.encoders import ImageInputs
+    from classnorm.encoders import BlockOutputs, ImageInputs
 
 __all__ = ["BIASES", "ContinualExperiment", "ImageMode", "run_continual"]
 
@@ -48,23 +49,35 @@ class ImageMode:
     """Side of the images in pixels; None is the encoder's default."""
     folder: Path | None = None
     """Folder of the dataset's image files; not needed if the dataset contains its images."""
+    weights: Path | None = None
+    """File of the encoder's weights, instead of its own."""
+    freeze_blocks: int = 0
+    """Number of early blocks of the encoder that are not trained; their outputs are computed once."""
 
-    def load(self, dataset: ZeroShotDataset, seed: int, device: torch.device) -> tuple[nn.Module, ImageInputs]:
-        """The encoder's network, initialized by the seed if not pretrained, and the decoded images."""
+    def load(
+        self, dataset: ZeroShotDataset, seed: int, device: torch.device, progress: OnProgress | None = None
+    ) -> tuple[nn.Module, ImageInputs | BlockOutputs]:
+        """The part of the encoder that is trained, initialized by the seed if not pretrained, and its inputs: decoded
+        images, or the outputs of the frozen blocks."""
         if dataset.images is None and (self.folder is None or dataset.image_files is None):
             raise DataError(f"{dataset.name}: has no images; name the folder of its image files with `images=DIR`")
         import torch
 
-        from classnorm.encoders import ImageInputs
+        from classnorm.encoders import BlockOutputs, ImageInputs
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            encoder = load_encoder(self.encoder, self.size)
+            encoder = load_encoder(self.encoder, self.size, self.weights)
+        encoder.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.folder is not None and dataset.image_files is not None:
             files = files_below(self.folder, dataset.image_files)
-            return encoder.module, ImageInputs(files, encoder.preprocessing, device=device, cache=cache_folder())
-        assert dataset.images is not None
-        return encoder.module, ImageInputs(dataset.images, encoder.preprocessing, device=device)
+            images = ImageInputs(files, encoder.preprocessing, device=device, cache=cache_folder())
+        else:
+            assert dataset.images is not None
+            images = ImageInputs(dataset.images, encoder.preprocessing, device=device)
+        if not self.freeze_blocks:
+            return encoder.module, images
+        return BlockOutputs.of(images, encoder, self.freeze_blocks, cache_folder(), progress)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -72,7 +85,20 @@ class ImageMode:
         return dict(_FROM_SCRATCH) if self.encoder.startswith("convnet") else {}
 
     def key(self) -> list[Any]:
-        return [self.encoder, self.size]
+        parts: list[Any] = [self.encoder, self.size]
+        if self.weights is not None:
+            parts.append(_checksum(self.weights))
+        return [*parts, self.freeze_blocks] if self.freeze_blocks else parts
+
+
+def _checksum(weights: Path) -> str:
+    """SHA-256 of a file of weights, or of all files of a folder, such as the shards beside a `model.json`."""
+    folder = weights.parent if weights.suffix == ".json" else weights
+    checksum = hashlib.sha256()
+    for file in sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else [weights]:
+        with file.open("rb") as content:
+            checksum.update(hashlib.file_digest(content, "sha256").digest())
+    return checksum.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -134,7 +160,7 @@ def run_continual(
 
         where = pick_device(device)
         images = experiment.images
-        encoder, inputs = images.load(experiment.dataset, experiment.seed, where) if images else (None, None)
+        encoder, inputs = images.load(experiment.dataset, experiment.seed, where, progress) if images else (None, None)
         # A run of version 0.1 was interrupted in the folder itself.
         is_old = resume and not (folder / CHECKPOINT).is_dir() and (folder / "state.safetensors").is_file()
         work = folder if is_old else make_folder(folder / CHECKPOINT)
@@ -151,7 +177,8 @@ def run_continual(
             inputs=inputs,
         )
         document = _document(experiment, outcome) | {
-            "image_size": inputs.pixels.shape[1] if inputs else None,
+            "image_size": inputs.size if inputs else None,
+            "freeze_blocks": images.freeze_blocks if images else 0,
             "device": str(where),
             "threads": torch.get_num_threads(),
             "versions": versions(),

@@ -128,6 +128,7 @@ class StreamDocument(_Document):
     stream: Stream
     encoder: str | None
     image_size: int | None
+    freeze_blocks: NotRequired[Count]
     strategy: str
     chosen: NotRequired[Chosen | None]
     scores: StreamScores

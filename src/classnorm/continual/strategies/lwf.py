@@ -38,11 +38,11 @@ class LwF(GradientStrategy):
             return super().loss(task, rows)
         classes, temperature = self.classes(task), self.config.temperature
         earlier = len(self.prototypes)
-        logits = self.logits(task, rows, self.seen(task))  # one pass for both terms
+        inputs = self.batch(rows)
+        logits = self.logits(task, rows, self.seen(task), inputs)  # one pass for both terms
         targets = self.problem.labels.index_select(0, rows) - classes.start
         with torch.no_grad():
-            features = self.encoder(self.problem.inputs.batch(rows))
-            previous = cosine_logits(features, self.prototypes, self.config.gamma)
+            previous = cosine_logits(self.encoder(inputs), self.prototypes, self.config.gamma)
         divergence = F.kl_div(
             (logits[:, :earlier] / temperature).log_softmax(dim=1),
             (previous / temperature).log_softmax(dim=1),

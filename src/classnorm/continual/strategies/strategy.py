@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from classnorm.continual.config import ContinualConfig, StreamConfig
 from classnorm.continual.grid import Grid
-from classnorm.continual.inputs import Inputs
+from classnorm.continual.inputs import AugmentedInputs, Inputs
 from classnorm.continual.model import Learner
 from classnorm.continual.stream import TaskStream
 from classnorm.errors import ConfigError
@@ -217,11 +217,19 @@ class GradientStrategy(Strategy):
         """Classes of the tasks up to this one."""
         return range(self.problem.bounds[task + 1])
 
-    def logits(self, task: int, rows: Tensor, classes: range) -> Tensor:
-        """[b, len(classes)]. All classes seen so far are embedded, so the standardization is over them."""
+    def batch(self, rows: Tensor) -> Tensor:
+        """Inputs of some rows: in training, those of an encoder may be augmented."""
+        inputs = self.problem.inputs
+        if self.config.augment and self.problem.learner.training and isinstance(inputs, AugmentedInputs):
+            return inputs.augmented(rows, self.generator)
+        return inputs.batch(rows)
+
+    def logits(self, task: int, rows: Tensor, classes: range, inputs: Tensor | None = None) -> Tensor:
+        """[b, len(classes)], for the `batch` of some rows unless their inputs are given. All classes seen so far are
+        embedded, so the standardization is over them."""
         learner, index = self.problem.learner, torch.arange(classes.start, classes.stop, device=rows.device)
         prototypes = learner.prototypes(self.problem.descriptors[: self.problem.bounds[task + 1]], index)
-        return learner.logits(self.problem.inputs.batch(rows), prototypes)
+        return learner.logits(self.batch(rows) if inputs is None else inputs, prototypes)
 
     def cross_entropy(self, task: int, rows: Tensor, classes: range) -> Tensor:
         """Mean over the rows, whose classes must be among `classes`."""
