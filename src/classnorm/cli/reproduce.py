@@ -6,6 +6,7 @@ import dataclasses
 import math
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,15 +15,17 @@ import tyro
 from classnorm.cli.console import notice, print_json, print_table, progress_display
 from classnorm.cli.flags import as_flags
 from classnorm.cli.options import Command, Flag, OutputOptions, check_positive, optional
+from classnorm.encoders import check_encoder
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.experiments.engine import Engine
+from classnorm.experiments.streams import ImageMode
 from classnorm.files import write_text
 from classnorm.progress import Announce
 from classnorm.report.artifacts import markdown_page, reproduction_page, verdict_table, write_artifact
 from classnorm.report.tables import rich_table
 from classnorm.reproduce.benchmarks import EMBEDDED, find_benchmarks
 from classnorm.reproduce.catalog import CATALOG
-from classnorm.reproduce.page import TITLE, Numbers, known_runs, render, write_numbers
+from classnorm.reproduce.page import TITLE, Numbers, known_runs, known_streams, render, write_numbers
 from classnorm.reproduce.published import PAPER_BENCHMARKS
 from classnorm.reproduce.reproduction import QUICK, Effort, Reproduction
 from classnorm.results.artifact import Artifact
@@ -74,6 +77,16 @@ class Reproduce(Command):
     """Epochs per training (default: set by the recipe)."""
     quick: Flag = False
     """Use narrow models and few epochs, to preview the output."""
+    images: Annotated[Path | None, optional("DIR")] = None
+    """Folder with the images of CUB, for czsl-images."""
+    encoder: Annotated[str, tyro.conf.arg(metavar="NAME")] = "efficientnet-lite0"
+    """Encoder that czsl-images trains."""
+    weights: Annotated[Path | None, optional("FILE")] = None
+    """Other weights for this encoder."""
+    size: Annotated[int, tyro.conf.arg(metavar="PX")] = 128
+    """Side of its input in pixels."""
+    freeze_blocks: Annotated[int, tyro.conf.arg(metavar="N")] = 15
+    """Its first N blocks are not trained; their outputs are computed once."""
     minutes: Annotated[float | None, optional("M")] = None
     """Start no further row of a table after this time; the same command continues (default: no limit)."""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("reproduction")
@@ -149,6 +162,10 @@ class Reproduce(Command):
         arguments += [f"--features {self.features}"] if self.features is not None else []
         arguments += [f"--epochs {self.epochs}"] if self.epochs is not None else []
         arguments += [f"--image-split {self.image_split.name}"] if self.image_split is not None else []
+        if self.images is not None:
+            arguments += [f"--images {self.images.name} --encoder {self.encoder}"]
+            arguments += [f"--size {self.size} --freeze-blocks {self.freeze_blocks}"]
+            arguments += [f"--weights {self.weights.name}"] if self.weights is not None else []
         return " ".join([*arguments, *(["--quick"] if self.quick else [])])
 
     def _reproduction(self, announce: Announce) -> Reproduction:
@@ -165,6 +182,12 @@ class Reproduce(Command):
         known = known_runs(self.docs.with_suffix("")) if self.docs is not None else {}
         until = math.inf if self.minutes is None else time.monotonic() + 60 * self.minutes
         reproduction = Reproduction(benchmarks, effort, self.engine, self.out, announce, self.image_split, known, until)
+        if self.images is not None:
+            check_encoder(self.encoder, self.size)
+            mode = ImageMode(self.encoder, self.size, self.images, self.weights, self.freeze_blocks)
+            streams = known_streams(self.docs.with_suffix("")) if self.docs is not None else {}
+            tell = partial(notice, quiet=self.output.quiet)
+            reproduction = dataclasses.replace(reproduction, images=mode, known_streams=streams, tell=tell)
         notice(*reproduction.missing, quiet=self.output.quiet)
         if not reproduction.available:
             raise ConfigError("no dataset found; add glyphs-light to --data, which needs no files")

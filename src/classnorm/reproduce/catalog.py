@@ -9,6 +9,7 @@ from typing import Any
 
 from classnorm.reproduce.beyond import beyond, measure_beyond
 from classnorm.reproduce.czsl import czsl_curves, czsl_table, measure_czsl_curves, measure_czsl_table
+from classnorm.reproduce.czsl_images import czsl_images, measure_czsl_images
 from classnorm.reproduce.figures import FIGURES
 from classnorm.reproduce.leaderboard import leaderboard, measure_leaderboard
 from classnorm.reproduce.paper_table import measure_table, table_artifact
@@ -50,5 +51,6 @@ CATALOG: dict[str, Item] = {
     **{name: Item("figure", spec.title, spec.measure, spec.present) for name, spec in FIGURES.items()},
     "czsl-table": Item("table", "Continual zero-shot learning", measure_czsl_table, czsl_table),
     "czsl-curves": Item("figure", "Continual zero-shot learning, task by task", measure_czsl_curves, czsl_curves),
+    "czsl-images": Item("table", "Continual zero-shot learning from images", measure_czsl_images, czsl_images),
 }
 """Name → table or figure, in the order of the page."""

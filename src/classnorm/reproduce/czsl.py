@@ -28,7 +28,22 @@ from classnorm.results.numbers import json_number, number_text, signed
 from classnorm.results.run_folder import Result
 from classnorm.results.verdicts import PairedDifference, Verdict, judge_difference
 
-__all__ = ["ARMS", "PROTOCOLS", "Arm", "czsl_curves", "czsl_table", "measure_czsl_curves", "measure_czsl_table"]
+__all__ = [
+    "ARMS",
+    "CURVES",
+    "PROTOCOLS",
+    "Arm",
+    "Streams",
+    "curve_series",
+    "czsl_curves",
+    "czsl_table",
+    "measure_czsl_curves",
+    "measure_czsl_table",
+    "pair_verdicts",
+    "score_cells",
+    "score_change",
+    "stream_data",
+]
 
 Protocol = Literal["paper", "wider", "fixed"]
 PROTOCOLS: dict[Protocol, str] = {
@@ -96,7 +111,7 @@ def _arms(protocol: Protocol) -> list[Arm]:
 
 
 @dataclass(frozen=True)
-class _Streams:
+class Streams:
     """The runs of an arm, one per seed, and the choices of their validation sequences, if any."""
 
     results: list[Result]
@@ -115,7 +130,7 @@ def _biased(result: Result, choice: Chosen) -> float | None:
     return json_number(curve["harmonic"][curve["value"].index(choice.best_bias)])
 
 
-def _stream_data(reproduction: Reproduction, benchmark: Benchmark) -> ZeroShotDataset:
+def stream_data(reproduction: Reproduction, benchmark: Benchmark) -> ZeroShotDataset:
     dataset = benchmark.dataset
     if reproduction.image_split is None or benchmark.name != "CUB":
         return dataset
@@ -136,9 +151,9 @@ def _experiments(reproduction: Reproduction, dataset: ZeroShotDataset, arm: Arm)
 
 def _run(
     reproduction: Reproduction, benchmark: Benchmark, arm: Arm, protocol: Protocol, score: Selection = "mAUC"
-) -> _Streams:
+) -> Streams:
     """Run an arm on the tasks after the validation sequence, which chooses its settings unless they are fixed."""
-    experiments = _experiments(reproduction, _stream_data(reproduction, benchmark), arm)
+    experiments = _experiments(reproduction, stream_data(reproduction, benchmark), arm)
     stage = f"{benchmark.name}, {arm.label}: {PROTOCOLS[protocol]}"
     chosen: list[Chosen] = []
     if protocol != "fixed":
@@ -149,7 +164,7 @@ def _run(
         )
         experiments = [choice.experiment for choice in chosen]
     results = reproduction.run(stage, {arm.label: experiments})[arm.label]
-    return _Streams([result for result in results if result is not None], chosen)
+    return Streams([result for result in results if result is not None], chosen)
 
 
 def measure_czsl_table(reproduction: Reproduction) -> dict[str, Any]:
@@ -170,7 +185,7 @@ def measure_czsl_table(reproduction: Reproduction) -> dict[str, Any]:
     return {"settings": settings, "splits": splits, "runs": runs, "selection": selection}
 
 
-def _document(streams: _Streams) -> dict[str, Any]:
+def _document(streams: Streams) -> dict[str, Any]:
     edges = [
         f"{', '.join(f'{name} {choice.settings[name]:g}' for name in choice.edges)}, seed {seed}"
         for seed, choice in enumerate(streams.chosen)
@@ -195,7 +210,7 @@ def czsl_table(numbers: Mapping[str, Any]) -> Artifact:
         for protocol in PROTOCOLS:
             documents = _runs(numbers, setting, protocol)
             tables.append(_table(setting, protocol, documents, numbers["splits"][setting.name]))
-            verdicts += _verdicts(setting, protocol, documents)
+            verdicts += pair_verdicts(setting, PROTOCOLS[protocol], documents)
             notes += _edge_notes(setting, protocol, documents)
         tables.append(_selection_table(setting, numbers["selection"]))
     tables.append(published_table("czsl-table", "The paper's figures (ResNet-18, trained jointly)"))
@@ -213,10 +228,10 @@ def czsl_table(numbers: Mapping[str, Any]) -> Artifact:
 def _table(setting: Setting, protocol: Protocol, documents: Mapping[str, Mapping[str, Any]], split: str) -> Table:
     groups, body = {label: SeedRuns(document["numbers"]) for label, document in documents.items()}, []
     for label, group in groups.items():
-        cells = _cells(group)
+        cells = score_cells(group)
         plain = groups.get(label.removesuffix(" + CN"), group)
         if plain is not group:
-            cells = [cell + _change(group, plain, score) for cell, score in zip(cells, STREAM_SCORES, strict=True)]
+            cells = [cell + score_change(group, plain, score) for cell, score in zip(cells, STREAM_SCORES, strict=True)]
         if protocol != "fixed":
             cells += [group.cell("mH with bias"), "; ".join(documents[label]["chosen"])]
         body.append([label, *cells])
@@ -227,7 +242,7 @@ def _table(setting: Setting, protocol: Protocol, documents: Mapping[str, Mapping
 def _selection_table(setting: Setting, selection: Sequence[Mapping[str, Any]]) -> Table:
     """Choices by each selection score from the same trials, and their scores on the remaining tasks."""
     body = [
-        [d["arm"], d["score"], *_cells(SeedRuns(d["numbers"])), "; ".join(d["chosen"])]
+        [d["arm"], d["score"], *score_cells(SeedRuns(d["numbers"])), "; ".join(d["chosen"])]
         for d in selection
         if d["setting"] == setting.name
     ]
@@ -241,20 +256,21 @@ def _edge_notes(setting: Setting, protocol: Protocol, documents: Mapping[str, Ma
     return [f"{setting.label}: at an edge of {PROTOCOLS[protocol]}: {', '.join(edges)}."] if edges else []
 
 
-def _cells(runs: SeedRuns) -> list[str]:
+def score_cells(runs: SeedRuns) -> list[str]:
     return [runs.cell(score, score_digits(score)) for score in STREAM_SCORES]
 
 
-def _change(runs: SeedRuns, plain: SeedRuns, score: str) -> str:
+def score_change(runs: SeedRuns, plain: SeedRuns, score: str) -> str:
     """The change relative to the arm without CN; empty if the score of that arm is close to 0."""
     base = plain.mean(score)
     return f" ({signed(100 * (runs.mean(score) - base) / abs(base), 0)} %)" if abs(base) > 0.005 else ""
 
 
-def _verdicts(setting: Setting, protocol: Protocol, documents: Mapping[str, Mapping[str, Any]]) -> list[Verdict]:
+def pair_verdicts(setting: Setting, scoring: str, documents: Mapping[str, Mapping[str, Any]]) -> list[Verdict]:
+    """What CN does to each method of the paper whose two arms are among the documents."""
     verdicts = []
     for arm in (arm for arm in ARMS if arm.class_norm and arm.published):
-        if arm.label not in documents:
+        if arm.label not in documents or arm.model not in documents:
             continue
         cn, plain = (SeedRuns(documents[label]["numbers"]) for label in (arm.label, arm.model))
         before, after = plain.mean("mH"), cn.mean("mH")
@@ -263,9 +279,9 @@ def _verdicts(setting: Setting, protocol: Protocol, documents: Mapping[str, Mapp
             Verdict(
                 f"CN lifts {arm.model}'s mH (by {100 * _LIFT:.0f} %)",
                 setting.label,
-                f"{number_text(before)} → {number_text(after)}{_change(cn, plain, 'mH')}: {lift.text()}",
+                f"{number_text(before)} → {number_text(after)}{score_change(cn, plain, 'mH')}: {lift.text()}",
                 judge_difference(cn.values("mH"), plain.values("mH"), _LIFT * before),
-                PROTOCOLS[protocol],
+                scoring,
                 json_number(lift.mean),
             )
         )
@@ -277,13 +293,13 @@ def _verdicts(setting: Setting, protocol: Protocol, documents: Mapping[str, Mapp
                 setting.label,
                 f"{number_text(before, 2)} → {number_text(after, 2)}: lower by {drop.text(2)}",
                 judge_difference(plain.values("forgetting"), cn.values("forgetting"), 0.0),
-                PROTOCOLS[protocol],
+                scoring,
             )
         )
     return verdicts
 
 
-_CURVES = {
+CURVES = {
     "seen": "GZSL-S (%)",
     "unseen": "GZSL-U (%)",
     "harmonic": "GZSL-H (%)",
@@ -298,7 +314,7 @@ def measure_czsl_curves(reproduction: Reproduction) -> dict[str, Any]:
     for benchmark in reproduction.available:
         for arm in ARMS:
             results = _run(reproduction, benchmark, arm, "wider").results
-            for score in _CURVES:
+            for score in CURVES:
                 curve = task_curve(arm.label, arm.model, results, score)
                 where = {"setting": benchmark.name, "arm": arm.label, "score": score}
                 curves.append(where | {"x": curve.x, "y": [json_number(y) for y in curve.y]})
@@ -314,10 +330,10 @@ def czsl_curves(numbers: Mapping[str, Any]) -> Artifact:
             f"{setting.label}: {label} after each task",
             "task",
             label,
-            list(_series(numbers["curves"], setting, score)),
+            list(curve_series(numbers["curves"], setting, score)),
         )
         for number, setting in enumerate(setting for setting in settings if not setting.missing)
-        for score, label in _CURVES.items()
+        for score, label in CURVES.items()
     ]
     return Artifact(
         "czsl-curves",
@@ -333,7 +349,7 @@ def czsl_curves(numbers: Mapping[str, Any]) -> Artifact:
     )
 
 
-def _series(curves: Sequence[Mapping[str, Any]], setting: Setting, score: str) -> Iterator[Series]:
+def curve_series(curves: Sequence[Mapping[str, Any]], setting: Setting, score: str) -> Iterator[Series]:
     for curve in curves:
         if (curve["setting"], curve["score"]) == (setting.name, score):
             arm = curve["arm"]

@@ -19,7 +19,7 @@ from classnorm.reproduce.catalog import CATALOG
 from classnorm.reproduce.measured import SeedRuns
 from classnorm.results.artifact import Artifact
 
-__all__ = ["TITLE", "Numbers", "known_runs", "page_text", "read_numbers", "render", "write_numbers"]
+__all__ = ["TITLE", "Numbers", "known_runs", "known_streams", "page_text", "read_numbers", "render", "write_numbers"]
 
 TITLE = "Class Normalization for (Continual)? Generalized Zero-Shot Learning: the paper, regenerated"
 _FORMAT = "classnorm-numbers"
@@ -75,6 +75,12 @@ def known_runs(folder: Path) -> dict[str, SeedRuns]:
     """The runs of all tables in a folder, by their keys; other numbers have none."""
     stored = (entry for made in read_numbers(folder) for entry in made.numbers.get("runs", ()))
     return {entry["key"]: SeedRuns.stored(entry) for entry in stored if entry.get("key") and "row" in entry}
+
+
+def known_streams(folder: Path) -> dict[str, Mapping[str, Any]]:
+    """The arms of streams from images in a folder, by their keys."""
+    stored = (entry for made in read_numbers(folder) for entry in made.numbers.get("runs", ()))
+    return {entry["key"]: entry for entry in stored if entry.get("key") and "curves" in entry}
 
 
 class NumbersDocument(TypedDict):

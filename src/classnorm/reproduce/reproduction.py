@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from classnorm.errors import TrainingError
 from classnorm.experiments.engine import Engine, Task, run_converging
 from classnorm.experiments.experiment import Experiment
+from classnorm.experiments.streams import ImageMode
 from classnorm.files import digest
 from classnorm.methods import MethodConfig, method_named, resolve
 from classnorm.metrics import Calibration
@@ -85,6 +86,12 @@ class Reproduction:
     """Numbers that were measured before, by the keys of their runs."""
     until: float = math.inf
     """No further row of a table is started after this `time.monotonic()`."""
+    known_streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Arms of `czsl-images` that were measured before, by their keys."""
+    images: ImageMode | None = None
+    """Encoder and images of `czsl-images`."""
+    tell: Callable[[str], None] = print
+    """Where a plan is printed."""
 
     @property
     def available(self) -> list[Benchmark]:
