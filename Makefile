@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 RUNS := runs/demo
 REPORT := report
 
-.PHONY: run serve test test-all test-fast test-portable browser lint bench fuzz clean
+.PHONY: run serve test test-all test-fast test-portable browser lint docs bench fuzz clean
 .DEFAULT_GOAL := help
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make test-portable  repeat the numerical tests under other instruction sets and thread counts"
 	@echo "make browser        install Chromium for the tests of pages (Debian and Ubuntu, as root)"
 	@echo "make lint           ruff, mypy, import-linter, duplicate code"
+	@echo "make docs           build the documentation as a website, site/index.html"
 	@echo "make fuzz           read CASES=10000 damaged and hostile files"
 	@echo "make bench          measure the speed on this machine, beside a plain PyTorch loop"
 
@@ -93,10 +94,15 @@ lint: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/pylint src/classnorm
 
+# Strict: a broken link or a page that is not in the navigation is an error.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html; with the search, run $(BIN)/python -m http.server -d site and open http://localhost:8000"
+
 bench: $(READY)
 	$(BIN)/classnorm bench
 	$(BIN)/python benchmarks/classes.py
 	$(BIN)/python benchmarks/engine.py
 
 clean:
-	rm -rf $(RUNS) $(REPORT)
+	rm -rf $(RUNS) $(REPORT) site

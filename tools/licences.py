@@ -20,7 +20,7 @@ def main() -> None:
     for requirement in sorted(requires("classnorm") or [], key=str.casefold):
         name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
         extra = re.search(r"extra == ['\"]([^'\"]+)", requirement)
-        if name == "classnorm" or (extra and extra[1] == "dev"):
+        if name == "classnorm" or (extra and extra[1] in ("dev", "docs")):
             continue
         try:
             print(f"| {name} | {extra[1] if extra else 'classnorm'} | {licence(name)} |")

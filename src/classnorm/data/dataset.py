@@ -114,7 +114,9 @@ class ZeroShotDataset:
             labels: [n_rows], 0-based index into `class_names`.
             descriptors: [n_classes, d_a], one row per class, including unseen classes.
             class_names: one distinct name per class.
-            train, test_seen, test_unseen: disjoint 0-based row numbers.
+            train: 0-based row numbers; those of `test_seen` and `test_unseen` are others.
+            test_seen: other rows of seen classes.
+            test_unseen: rows of unseen classes.
             where: file or object named in error messages; `name` by default.
             attribute_names: names of the columns of `descriptors`, for explanations.
 

@@ -123,7 +123,8 @@ def extract_folder(
 
     Args:
         part: encode only this part of the images; `merge` joins the parts. `finish` is not called then.
-        dtype, rows_per_shard: of the bundle.
+        dtype: of the features in the bundle.
+        rows_per_shard: of the bundle; by default as many as fit into 128 MiB.
     """
     check_table(table)
     device = torch.device(device)

@@ -43,7 +43,8 @@ def run_epochs(
         epoch_function: trains for one epoch, numbered from 0. Its random draws may depend only on that number, so that
             a resumed run sees the same batches.
         model: stored in checkpoints, together with the optimizer state.
-        where, hint: for the error message on divergence: the stage of the work, and the likely remedy.
+        where: the stage of the work, for the error message on divergence.
+        hint: the likely remedy, for the same message.
         largest_rise: a mean epoch loss above this multiple of the first one counts as divergence.
 
     Raises:
