@@ -30,7 +30,7 @@ class ImageOptions:
 
     encoder: Annotated[str, tyro.conf.arg(metavar="NAME")] = "efficientnet-lite0"
     """efficientnet-lite0, -lite1, -lite2, resnet18, resnet50, convnet, convnet-gray, or hf:ID or hf:FOLDER
-    (transformers); join several by + to have their features side by side."""
+    (transformers); join several with + to concatenate their features."""
     size: Annotated[int | None, optional("PX")] = None
     """Side of the encoder's input in pixels (default: set by the encoder, and best left so)."""
     flip: Flag = False

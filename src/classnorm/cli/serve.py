@@ -33,7 +33,7 @@ class Serve(Command):
       Without a model, trains kernel prototypes on glyphs-light, which takes seconds.
       With several, the page shows their answers side by side. On anything but
       loopback a token is needed. /docs lists the endpoints; docs/serving.md has
-      them in full. Stops at Ctrl-C or SIGTERM, after it has answered what it has.
+      them in full. Ctrl-C or SIGTERM stops it once the pending requests are answered.
     """
 
     model: Annotated[tuple[Path, ...], tyro.conf.Positional, optional("[MODEL …]")] = ()
