@@ -2,10 +2,8 @@
 
 import ast
 import os
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,17 +14,12 @@ from classnorm.scoring.onnx_export import export_onnx
 
 pytestmark = pytest.mark.slow
 
-DOCS = Path(__file__).parents[2] / "docs"
 
-
-def blocks(page, language="python"):
-    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
-
-
-def test_the_method_of_the_documentation_trains_like_the_others(tmp_path, monkeypatch):
-    definition, use = blocks("methods.md")
+def test_the_method_of_the_documentation_trains_like_the_others(blocks, tmp_path):
+    definition, use, layer = blocks("docs/methods.md")
     assert len(definition.strip().splitlines()) <= 50
-    script = f'{definition}\n{use}\nscorer.save("model")\nfrom classnorm import Scorer\nprint(Scorer.load("model"))'
+    saved = 'scorer.save("model")\nfrom classnorm import Scorer\nprint(Scorer.load("model"))'
+    script = "\n".join((layer, definition, use, saved))
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     made, loaded = done.stdout.splitlines()
@@ -34,12 +27,12 @@ def test_the_method_of_the_documentation_trains_like_the_others(tmp_path, monkey
     assert "method='ridge', 340 seen and 86 unseen classes" in made
 
 
-def test_the_command_line_finds_a_method_by_its_entry_point(tmp_path):
-    (tmp_path / "my_package.py").write_text(blocks("methods.md")[0], encoding="utf-8")
+def test_the_command_line_finds_a_method_by_its_entry_point(blocks, tmp_path):
+    (tmp_path / "my_package.py").write_text(blocks("docs/methods.md")[0], encoding="utf-8")
     info = tmp_path / "my_package-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1\n", encoding="utf-8")
-    table = blocks("methods.md", "toml")[0].splitlines()
+    table = blocks("docs/methods.md", "toml")[0].splitlines()
     line = table[1].replace('"', "")
     (info / "entry_points.txt").write_text(f"[classnorm.methods]\n{line}\n", encoding="utf-8")
     done = subprocess.run(
@@ -53,8 +46,8 @@ def test_the_command_line_finds_a_method_by_its_entry_point(tmp_path):
     assert "Weight of the ridge." in done.stdout
 
 
-def test_the_stream_of_the_documentation_scores_a_model_of_ones_own(tmp_path):
-    [script] = blocks("continual.md")
+def test_the_stream_of_the_documentation_scores_a_model_of_ones_own(blocks, tmp_path):
+    [script] = blocks("docs/continual.md")
     assert len([line for line in script.splitlines() if line.strip()]) <= 30
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -63,14 +56,14 @@ def test_the_stream_of_the_documentation_scores_a_model_of_ones_own(tmp_path):
     assert summary["mH"] > 10  # chance is about 0.2
 
 
-def test_the_exported_model_of_the_documentation_classifies_and_takes_a_new_class(tmp_path):
+def test_the_exported_model_of_the_documentation_classifies_and_takes_a_new_class(blocks, tmp_path):
     data = load("synthetic:classes=12,unseen=3,rows=240,features=16,attributes=8")
     scorer = fit(data, method="eszsl", calibration="bias:0.1")
     export_onnx(scorer, tmp_path / "mine.onnx")
     okapi = data.descriptors[:2].mean(axis=0)
     np.save(tmp_path / "features.npy", data.features[:9].astype(np.float16))
     np.save(tmp_path / "okapi.npy", okapi)
-    script, *_ = blocks("export.md")  # the second is of encoders inside
+    script, *_ = blocks("docs/export.md")  # the second is of encoders inside
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = data.features[:9].astype(np.float16)

@@ -1,30 +1,23 @@
 """The plug-ins of the documentation run as they are printed."""
 
 import json
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow
 
-DOCS = Path(__file__).parents[2] / "docs"
 DATA = "synthetic:classes=12,unseen=3,rows=240,features=16"
 
 
-def code(page):
-    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(blocks, tmp_path_factory):
     """A folder with the three files."""
     folder = tmp_path_factory.mktemp("plugins")
-    strategy, encoder = code("plugins.md")
-    for name, text in (("ridge", code("methods.md")[0]), ("first_task", strategy), ("histogram", encoder)):
+    strategy, encoder = blocks("docs/plugins.md")
+    for name, text in (("ridge", blocks("docs/methods.md")[0]), ("first_task", strategy), ("histogram", encoder)):
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
     return folder
 
@@ -40,8 +33,8 @@ def document(folder, *arguments):
     return json.loads(done.stdout)
 
 
-def test_the_method_has_flags_trains_and_is_reported(folder):
-    assert len([line for line in code("methods.md")[0].splitlines() if line.strip()]) <= 42
+def test_the_method_has_flags_trains_and_is_reported(blocks, folder):
+    assert len([line for line in blocks("docs/methods.md")[0].splitlines() if line.strip()]) <= 42
     shown = classnorm(folder, "train", "--plugin", "ridge.py", "--method", "ridge", "--help")
     assert "--penalty" in shown.stdout
     run = document(folder, "train", DATA, "--plugin", "ridge.py", "--method", "ridge", "--penalty", 0.3, "--out", "run")

@@ -1,19 +1,15 @@
 """The examples of docs/scikit-learn.md run one after another, as they are printed."""
 
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[2] / "docs" / "scikit-learn.md"
 
-
-def test_the_page_runs(tmp_path):
-    script = "\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
+def test_the_page_runs(blocks, tmp_path):
+    script = "\n".join(blocks("docs/scikit-learn.md"))
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told = dict(line.split(" ", 1) for line in done.stdout.splitlines())
