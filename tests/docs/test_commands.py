@@ -35,6 +35,7 @@ NOT_RUN = {
     r"^classnorm bench\b": "takes minutes; tests/cli/test_bench.py runs it with --quick",
     r"^classnorm reproduce (?!list)": "takes minutes to hours; tests/cli/test_reproduce.py runs small ones",
     r"--rows 1300000": "writes 5 GB",
+    r"^classnorm data fetch": "downloads; tests/data/test_fetching.py does, from a local server",
     r"--shard 3/16|^classnorm data merge": "needs 16 machines; tests/encoders/test_merging.py has 3",
     r"^classnorm search mine\.npz --trials 25|--plugin ridge\.py .*--trials 10": "takes minutes",
     r"^classnorm continual .*(agem|convnet|first-task)": "takes minutes; tests/cli/test_continual.py runs short ones",
