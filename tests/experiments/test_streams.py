@@ -11,7 +11,7 @@ from classnorm.continual import TaskStream, configure, run_stream
 from classnorm.errors import ConfigError, DataError
 from classnorm.experiments.engine import Engine, run_tasks
 from classnorm.experiments.streams import ImageMode, run_continual
-from classnorm.metrics import continual_scores
+from classnorm.metrics import continual_scores, gzsl_scores
 from classnorm.results.run_folder import Result
 
 
@@ -26,6 +26,20 @@ def test_the_scores_are_those_of_the_stream(experiment, data, tmp_path):
     assert np.allclose(document["matrix"], expected.matrix, atol=1e-3)
     result = Result.read(tmp_path)
     assert (result.document, result.kind) == (document, "stream")
+
+
+def test_the_oracle_has_the_best_bias_of_each_step(experiment, data, tmp_path):
+    trial = experiment()
+    document = run_continual(trial, tmp_path).document
+    stream = TaskStream.make(data, 5, 1)
+    history = run_stream(stream, "sequential", trial.config, 1).history
+    best = []
+    for step in range(1, 5):
+        shifted = [history[step] - 25 * bias * stream.seen(step) for bias in np.linspace(-0.1, 0.3, 81)]  # γ² is 25
+        scores = (gzsl_scores(logits, stream.test_labels, stream.seen(step)).harmonic for logits in shifted)
+        best.append(max(scores))
+    assert document["oracle_mH"] == pytest.approx(np.mean(best), abs=0.02)
+    assert document["oracle_mH"] >= max(document["bias_curve"]["harmonic"]) - 1e-3
 
 
 def test_the_reported_part_has_no_class_of_the_validation_sequence(experiment, data):

@@ -182,7 +182,7 @@ class Continual(SettingsCommand):
     def _document(
         self, dataset: ZeroShotDataset, results: Sequence[Result], chosen: Sequence[Chosen]
     ) -> dict[str, Any]:
-        keys = ("seed", "scores", "per_task", "matrix", "config", "stream", *STREAM_COSTS)
+        keys = ("seed", "scores", "per_task", "matrix", "config", "stream", "oracle_mH", *STREAM_COSTS)
         runs: list[dict[str, Any]] = [
             {key: r.document.get(key) for key in keys} | {"folder": str(r.folder)} for r in results
         ]
