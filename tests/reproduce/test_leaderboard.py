@@ -7,9 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from classnorm import fit
 from classnorm.methods import METHODS
+from classnorm.metrics import gzsl_scores
 from classnorm.reproduce import leaderboard
 from classnorm.reproduce.measured import Measured
+from classnorm.reproduce.page import Numbers, known_runs, write_numbers
 from classnorm.results.run_folder import find_results
 
 pytestmark = pytest.mark.slow
@@ -129,3 +132,39 @@ def test_a_second_leaderboard_trains_nothing(reproduction, few):
         before["numbers"]["add_class_ms"] = run["numbers"]["add_class_ms"]  # it is timed again
         assert run == before
     assert {path: path.stat().st_mtime_ns for path in reproduction.folder.rglob("result.json")} == stamps
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    monkeypatch.setattr(leaderboard, "entries", lambda: [e for e in leaderboard.ENTRIES if e.method == "kernel"])
+
+
+def test_transductive_rows_are_apart_and_from_the_model_of_the_recipe(reproduction, kernel, tiny):
+    measured = leaderboard.measure_leaderboard(reproduction)
+    inductive, transductive = leaderboard.leaderboard(measured).tables
+    assert "transductive" in transductive.title and "transductive" not in inductive.title
+    [others], [row] = measured["runs"], measured["transductive"]
+    assert others["key"] != row["key"]
+    data = tiny.dataset
+    features, labels = data.features[data.test_rows], data.labels[data.test_rows]
+    for seed in (0, 1):
+        before = fit(data, "kernel", seed=seed)
+        after = before.adapt(features) if row["numbers"]["adapted"][seed] else before
+        for name, scorer in (("before zsl", before), ("zsl", after)):
+            expected = gzsl_scores(scorer.scores(features), labels, data.seen).zsl
+            assert row["numbers"][name][seed] == pytest.approx(expected, abs=1.0)  # one row is about 1 %
+
+
+def test_known_transductive_rows_are_not_measured_again(reproduction, kernel, tmp_path):
+    first = leaderboard.measure_leaderboard(reproduction)
+    write_numbers(tmp_path, Numbers("leaderboard", "", first))
+    elsewhere = replace(reproduction, folder=tmp_path / "elsewhere", known=known_runs(tmp_path))
+    again = leaderboard.measure_leaderboard(elsewhere)
+    assert [run["key"] for run in again["transductive"]] == [run["key"] for run in first["transductive"]]
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_numbers_of_earlier_versions_have_no_transductive_table(reproduction, kernel):
+    measured = leaderboard.measure_leaderboard(reproduction)
+    del measured["transductive"]
+    assert not any("transductive" in table.title for table in leaderboard.leaderboard(measured).tables)

@@ -73,7 +73,8 @@ def read_numbers(folder: Path) -> list[Numbers]:
 
 def known_runs(folder: Path) -> dict[str, SeedRuns]:
     """The runs of all tables in a folder, by their keys; other numbers have none."""
-    stored = (entry for made in read_numbers(folder) for entry in made.numbers.get("runs", ()))
+    parts = ("runs", "transductive")
+    stored = (entry for made in read_numbers(folder) for part in parts for entry in made.numbers.get(part, ()))
     return {entry["key"]: SeedRuns.stored(entry) for entry in stored if entry.get("key") and "row" in entry}
 
 
