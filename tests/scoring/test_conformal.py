@@ -9,7 +9,7 @@ from scipy.special import log_softmax
 from classnorm import Scorer, fit
 from classnorm.data import load
 from classnorm.errors import ConfigError
-from classnorm.scoring.conformal import PredictionSets, SideQuantiles
+from classnorm.scoring.conformal import PredictionSets, SideQuantiles, members
 from classnorm.scoring.novelty import ScoredSplit
 
 
@@ -30,7 +30,7 @@ def test_classes_that_validation_has_not_met_are_covered(coverage):
     for seed in range(12):
         sets = PredictionSets.measure([world(3 * seed), world(3 * seed + 1)], temperature=1.0)
         fresh = world(3 * seed + 2)
-        inside = sets.members(fresh.scores, fresh.seen, 1.0, coverage)
+        inside = members(fresh.scores, 1.0, sets.limits(fresh.seen, coverage))
         right = inside[np.arange(len(inside)), fresh.labels]
         covered.append([right[fresh.seen[fresh.labels] == side].mean() for side in (True, False)])
     np.testing.assert_allclose(np.mean(covered, axis=0), coverage, atol=0.03)
@@ -39,12 +39,12 @@ def test_classes_that_validation_has_not_met_are_covered(coverage):
 def test_a_set_holds_the_classes_within_the_limit_of_their_side_and_always_the_best():
     sets = PredictionSets(SideQuantiles(1000, (-9.0, 1.0)), SideQuantiles(1000, (-9.0, 0.0)))
     scores, seen = np.random.default_rng(3).normal(0, 2, (200, 6)), np.arange(6) < 3
-    inside = sets.members(scores, seen, temperature=2.0, coverage=0.9)
+    inside = members(scores, temperature=2.0, limits=sets.limits(seen, 0.9))
     level = 0.9 * 1001 / 1000
     limits = np.where(seen, -9 + 10 * level, -9 + 9 * level)
-    for row, members in zip(scores, inside, strict=True):
+    for row, chosen in zip(scores, inside, strict=True):
         surprise = -log_softmax(row / 2.0) - np.log(6)
-        assert set(np.flatnonzero(members)) == set(np.flatnonzero(surprise <= limits)) | {int(row.argmax())}
+        assert set(np.flatnonzero(chosen)) == set(np.flatnonzero(surprise <= limits)) | {int(row.argmax())}
 
 
 def test_more_coverage_than_the_number_of_classes_can_vouch_for_takes_the_whole_side():

@@ -59,7 +59,7 @@ def test_descriptions_that_say_nothing_are_worth_few_pictures():
     noise = np.random.default_rng(0).normal(size=dataset.descriptors.shape).astype(np.float32)
     worth = []
     for data in (dataset, replace(dataset, descriptors=noise)):
-        _, record = choose_trust([validation_fit(data)], Calibration("bias", 0.5), 1.0)
+        _, record, _ = choose_trust([validation_fit(data)], Calibration("bias", 0.5), 1.0)
         worth.append(float(max(record["worth"], key=record["worth"].get)))
     assert worth[0] >= 2 * worth[1]
 
@@ -67,7 +67,7 @@ def test_descriptions_that_say_nothing_are_worth_few_pictures():
 @pytest.mark.parametrize("calibration", [Calibration("bias", 0.5), Calibration("scale", 0.9), Calibration()])
 def test_the_penalty_is_chosen_for_every_calibration(dataset, calibration):
     split = validation_fit(dataset)
-    trust, record = choose_trust([split], calibration, 1.0)
+    trust, record, _ = choose_trust([split], calibration, 1.0)
     assert trust.penalty == record["examples"]["penalty"]
     assert record["examples"]["after"] >= record["examples"]["before"] - 1.0
     gain = record["unlabelled"]["after"] - record["unlabelled"]["before"]

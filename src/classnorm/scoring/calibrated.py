@@ -33,6 +33,7 @@ from classnorm.scoring.conformal import PredictionSets
 from classnorm.scoring.examples import Trust
 from classnorm.scoring.novelty import Rejection, ScoredSplit, choose_rejection
 from classnorm.scoring.scorer import Scorer
+from classnorm.scoring.thresholds import PictureThresholds, measure_thresholds
 from classnorm.scoring.trust import choose_trust
 from classnorm.training import FitContext, History, Processes, SharedWork, TrainingConfig
 
@@ -185,6 +186,7 @@ class _Chosen:
     rejection: Rejection | None = None
     sets: PredictionSets | None = None
     trust: Trust | None = None
+    after_pictures: tuple[PictureThresholds, ...] = ()
 
 
 def _calibrate(
@@ -214,7 +216,8 @@ def _calibrate(
     splits = [ScoredSplit(calibration.apply(fit.logits, fit.seen), fit.labels, fit.seen) for fit in with_novel]
     rejection, novelty = choose_rejection(splits, temperature) if splits else (None, {})
     with_classes = [(fit.scorer, fit.dataset) for fit in with_novel]
-    trust, pictures = choose_trust(with_classes, calibration, temperature)
+    trust, pictures, scored = choose_trust(with_classes, calibration, temperature)
+    after_pictures = measure_thresholds(scored, None if rejection is None else rejection.two_sides, temperature)
     record = {
         "harmonic": harmonic,
         "splits": len(jobs),
@@ -229,7 +232,7 @@ def _calibrate(
         "curves": {} if math.isnan(harmonic) else _curves(sides, calibration),
     }
     sets = PredictionSets.measure(splits, temperature) if splits else None
-    return _Chosen(calibration, temperature, rejection, sets, trust), json_numbers(record)
+    return _Chosen(calibration, temperature, rejection, sets, trust, after_pictures), json_numbers(record)
 
 
 def _with_novel_classes(job: FitJob, context: FitContext) -> list[ValidationFit]:

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.errors import ConfigError
 from classnorm.metrics import class_quantiles, surprise
-from classnorm.scoring.novelty import ScoredSplit, not_validated
+from classnorm.scoring.novelty import ScoredSplit
 
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Rows, Scorer
 
-__all__ = ["PredictionSets", "SideQuantiles", "prediction_sets"]
+__all__ = ["PredictionSets", "SideQuantiles", "members", "prediction_sets"]
 
 _LEVELS = np.linspace(0.0, 1.0, 401)
 
@@ -80,14 +79,9 @@ class PredictionSets:
             SideQuantiles(len(np.unique(owner[~side])), tuple(unseen.tolist())),
         )
 
-    def members(
-        self, scores: npt.NDArray[np.float64], seen: npt.NDArray[np.bool_], temperature: float, coverage: float
-    ) -> npt.NDArray[np.bool_]:
-        """Which classes are in the set of each row, [n, n_classes]; the best class always is."""
-        limits = np.where(seen, self.seen.threshold(coverage), self.unseen.threshold(coverage))
-        inside: npt.NDArray[np.bool_] = surprise(scores, temperature) <= limits
-        inside[np.arange(len(scores)), scores.argmax(axis=1)] = True
-        return inside
+    def limits(self, seen: npt.NDArray[np.bool_], coverage: float) -> npt.NDArray[np.float64]:
+        """The largest surprise of each class in a set, [n_classes]."""
+        return np.where(seen, self.seen.threshold(coverage), self.unseen.threshold(coverage))
 
     @classmethod
     def read(cls, document: Any) -> PredictionSets:
@@ -95,18 +89,26 @@ class PredictionSets:
         return cls(SideQuantiles.read(document["seen"]), SideQuantiles.read(document["unseen"]))
 
 
-def prediction_sets(scorer: Scorer, features: Rows, coverage: float) -> list[list[str]]:
-    """The names of the classes in the set of each row, best first."""
-    if not 0.0 < coverage < 1.0:
-        raise ConfigError(f"`coverage` is {coverage}; it is a probability, between 0 and 1")
-    if scorer.sets is None:
-        raise not_validated("coverage")
+def members(
+    scores: npt.NDArray[np.float64], temperature: float, limits: npt.NDArray[np.float64]
+) -> npt.NDArray[np.bool_]:
+    """Which classes are in the set of each row, [n, n_classes]; the best class always is.
+
+    Args:
+        limits: [n_classes], the largest surprise of each class in a set.
+    """
+    inside: npt.NDArray[np.bool_] = surprise(scores, temperature) <= limits
+    inside[np.arange(len(scores)), scores.argmax(axis=1)] = True
+    return inside
+
+
+def prediction_sets(scorer: Scorer, features: Rows, limits: npt.NDArray[np.float64]) -> list[list[str]]:
+    """The names of the classes in the set of each row, best first; `limits` as of `members`."""
     sets = []
     for _, logits in scorer.logit_blocks(features):
         scores = scorer.calibration.apply(logits, scorer.seen)
-        inside = scorer.sets.members(scores, scorer.seen, scorer.temperature, coverage)
-        for row, members in zip(scores, inside, strict=True):
-            classes = np.flatnonzero(members)
+        for row, inside in zip(scores, members(scores, scorer.temperature, limits), strict=True):
+            classes = np.flatnonzero(inside)
             order = classes[np.argsort(-row[classes], kind="stable")]
             sets.append([scorer.class_names[c] for c in order])
     return sets

@@ -20,7 +20,7 @@ from classnorm.metrics import auroc, fpr_at_tpr, novelty_statistics
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Rows, Scorer
 
-__all__ = ["NoveltyScore", "Rejection", "ScoredSplit", "choose_rejection", "novelty", "novelty_threshold"]
+__all__ = ["NoveltyScore", "Rejection", "ScoredSplit", "choose_rejection", "not_validated", "novelty", "requantiled"]
 
 Floats = npt.NDArray[np.float64]
 Statistics = Mapping[str, Floats]
@@ -96,15 +96,6 @@ def novelty(scorer: Scorer, features: Rows) -> Floats:
     return np.concatenate(blocks)
 
 
-def novelty_threshold(scorer: Scorer, reject: float) -> float:
-    """The novelty that the share `reject` of known rows exceeds."""
-    if not 0.0 < reject < 1.0:
-        raise ConfigError(f"`reject` is {reject}; it is a share of the known images, between 0 and 1")
-    if scorer.rejection is None:
-        raise not_validated("reject")
-    return scorer.rejection.score(scorer.seen).threshold(reject)
-
-
 def not_validated(setting: str) -> ConfigError:
     return ConfigError(
         f"the model has no thresholds for `{setting}`: it is from an earlier version, or its calibration was not "
@@ -140,6 +131,12 @@ def choose_rejection(splits: Sequence[ScoredSplit], temperature: float) -> tuple
         return Rejection(single, None), {"one_side": record}
     best, both = _choose(two_sides, {**{name: (name,) for name in _SINGLE}, "combined": _COMBINED})
     return Rejection(single, best), {"one_side": record, "two_sides": both}
+
+
+def requantiled(score: NoveltyScore, splits: Sequence[ScoredSplit], temperature: float) -> NoveltyScore | None:
+    """The score with the quantiles of other splits; None if they hold out too few classes."""
+    trials = [_trial(split, left_out, temperature) for split in splits for left_out in _left_out(split.seen)]
+    return _with_quantiles(score, trials) if trials and all((~trial.novel).any() for trial in trials) else None
 
 
 def _left_out(seen: npt.NDArray[np.bool_]) -> Iterator[npt.NDArray[np.bool_]]:

@@ -24,9 +24,10 @@ from classnorm.scoring.conformal import PredictionSets, prediction_sets
 from classnorm.scoring.examples import Examples, Trust, add_examples, corrected, description_weights, penalties
 from classnorm.scoring.explanation import explain
 from classnorm.scoring.images import image_features
-from classnorm.scoring.novelty import Rejection, novelty, novelty_threshold
+from classnorm.scoring.novelty import Rejection, novelty
 from classnorm.scoring.ranking import Top, top_classes
 from classnorm.scoring.storage import save_scorer, saved_fields
+from classnorm.scoring.thresholds import PictureThresholds, novelty_threshold, set_limits
 from classnorm.scoring.unlabelled import adapted, place
 from classnorm.training import Device, pick_dtype
 
@@ -57,6 +58,8 @@ class Scorer:
     """Chosen by validation: what tells rows of no known class apart. None without validation."""
     sets: PredictionSets | None = None
     """From validation: how probable the right class of a row is. None without validation."""
+    after_pictures: tuple[PictureThresholds, ...] = ()
+    """From validation: the same two after pictures; empty in models of earlier versions."""
     block_bytes: int = 1 << 26
     """Memory of a block of scores, prototypes or rows: for any number of rows, work beyond the vectors of the classes
     takes a few blocks. Much smaller ones are slower: for 20,000 classes 64 MB hold 800 rows, 8 MB only 100."""
@@ -304,7 +307,7 @@ class Scorer:
 
     def prediction_sets(self, features: Rows, coverage: float = 0.9) -> list[list[str]]:
         """The smallest set of classes of each row, best first, that holds the right one with this probability."""
-        return prediction_sets(self, features, coverage)
+        return prediction_sets(self, features, set_limits(self, coverage))
 
     def explain_class(self, name: str, features: Rows | None = None, top: int = 10) -> dict[str, Any]:
         """What the model believes about a class and, given rows of it, which attributes it would need to be right.

@@ -22,6 +22,7 @@ from classnorm.results.run_folder import ENCODER, encoder_file, model_files, rea
 from classnorm.scoring.conformal import PredictionSets
 from classnorm.scoring.examples import Examples, Trust
 from classnorm.scoring.novelty import Rejection
+from classnorm.scoring.thresholds import PictureThresholds
 from classnorm.training import Device, pick_device
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class ModelDocument(TypedDict):
     trust: NotRequired[dict[str, float]]
     rejection: NotRequired[dict[str, Any]]
     sets: NotRequired[dict[str, Any]]
+    after_pictures: NotRequired[list[dict[str, Any]]]
 
 
 def save_scorer(scorer: Scorer, folder: Path) -> Path:
@@ -89,6 +91,7 @@ def save_scorer(scorer: Scorer, folder: Path) -> Path:
         **({} if scorer.trust is None else {"trust": scorer.trust.as_dict()}),
         **({"rejection": asdict(scorer.rejection)} if scorer.rejection is not None else {}),
         **({"sets": asdict(scorer.sets)} if scorer.sets is not None else {}),
+        **({"after_pictures": [asdict(each) for each in scorer.after_pictures]} if scorer.after_pictures else {}),
         "sha256": hashlib.sha256(content).hexdigest(),
     }
     write_json(folder / "model.json", document | {_CHECKSUM: digest(document)})
@@ -147,6 +150,7 @@ def _fields(document: dict[str, Any], tensors: dict[str, torch.Tensor], device: 
         **pictures,
         "rejection": Rejection.read(document["rejection"]) if "rejection" in document else None,
         "sets": PredictionSets.read(document["sets"]) if "sets" in document else None,
+        "after_pictures": tuple(map(PictureThresholds.read, document.get("after_pictures", []))),
     }
 
 

@@ -19,8 +19,10 @@ import torch
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.model import ExampleSpace
 from classnorm.metrics import Calibration, accuracy, calibrated_scores, side_scores
-from classnorm.scoring.examples import Examples, Floats, Trust, mixture, space_of, variances
+from classnorm.scoring.examples import Examples, Floats, Trust, mixture, picture_shares, space_of, variances
+from classnorm.scoring.novelty import ScoredSplit
 from classnorm.scoring.scorer import Scorer
+from classnorm.scoring.thresholds import ScoredPictures
 from classnorm.scoring.unlabelled import adapted, place
 
 __all__ = ["choose_trust"]
@@ -119,25 +121,34 @@ class _Trial:
         scores = self.scorer.calibration.apply(logits, self.scorer.seen)
         return np.asarray(scores[:, ~self.scorer.seen].max(axis=1) - scores[:, self.scorer.seen].max(axis=1))
 
+    def split(self, logits: Floats, labels: Ints) -> ScoredSplit:
+        return ScoredSplit(self.scorer.calibration.apply(logits, self.scorer.seen), labels, self.scorer.seen)
+
     def harmonic(self, logits: Floats, labels: Ints) -> float:
         return calibrated_scores(side_scores(logits, labels, self.scorer.seen), self.scorer.calibration)[2]
 
 
 def choose_trust(
     splits: Sequence[tuple[Scorer, ZeroShotDataset]], calibration: Calibration, temperature: float
-) -> tuple[Trust | None, dict[str, Any]]:
-    """The trust and its record; None if the method cannot use pictures, or too few rows are held out."""
+) -> tuple[Trust | None, dict[str, Any], list[ScoredPictures]]:
+    """The trust, its record, and what rows score after pictures; None if the method cannot use pictures, or too few
+    rows are held out."""
     if any(scorer.model.example_space() is None for scorer, _ in splits):
-        return None, {}
+        return None, {}, []
     trials = [_Trial.of(scorer.calibrated(calibration, temperature), dataset) for scorer, dataset in splits]
     if not trials or not all(trial.is_possible for trial in trials):
-        return None, {}
+        return None, {}, []
     rows_per_class = np.mean([len(dataset.split.train) / dataset.seen.sum() for _, dataset in splits])
     trust, worth = _with_description(trials, Trust(1.0, 0.0, float(rows_per_class)))
     trust, few = _with_penalty(trials, trust)
-    before, after = np.mean([_harmonics(replace(trial.scorer, trust=trust), trial) for trial in trials], axis=0)
-    record = {"worth": worth, "examples": few, "unlabelled": {"before": float(before), "after": float(after)}}
-    return replace(trust, unlabelled_gain=float(after - before)), record
+    unlabelled = [_unlabelled(replace(trial.scorer, trust=trust), trial) for trial in trials]
+    before = float(np.mean([trial.harmonic(trial.logits, trial.labels) for trial in trials]))
+    pairs = zip(trials, unlabelled, strict=True)
+    after = float(np.mean([trial.harmonic(logits, trial.labels) for trial, (logits, _) in pairs]))
+    record = {"worth": worth, "examples": few, "unlabelled": {"before": before, "after": after}}
+    scored = [_scored_examples(trials, trust, count) for count in _EXAMPLES]
+    scored.append(_scored_unlabelled(trials, unlabelled))
+    return replace(trust, unlabelled_gain=after - before), record, scored
 
 
 def _with_description(trials: Sequence[_Trial], trust: Trust) -> tuple[Trust, dict[str, float]]:
@@ -167,8 +178,23 @@ def _with_penalty(trials: Sequence[_Trial], trust: Trust) -> tuple[Trust, dict[s
 
 
 @torch.inference_mode()
-def _harmonics(scorer: Scorer, trial: _Trial) -> tuple[float, float]:
-    """H before and after all rows of a split without their labels."""
+def _unlabelled(scorer: Scorer, trial: _Trial) -> tuple[Floats, float]:
+    """Logits after all rows of a split without their labels, and the mean weight of these in unseen classes."""
     transductive = adapted(scorer, lambda: iter([(trial.vectors, trial.placed)]))
     logits = transductive.logits_of(trial.vectors).double().cpu().numpy()
-    return trial.harmonic(trial.logits, trial.labels), trial.harmonic(logits, trial.labels)
+    return logits, float(picture_shares(transductive)[1][~scorer.seen].mean())
+
+
+def _scored_examples(trials: Sequence[_Trial], trust: Trust, count: int) -> ScoredPictures:
+    """The scores of rows if classes have up to `count` examples."""
+    splits, weights = [], []
+    for trial in trials:
+        logits, shares = trial.with_examples(trust, count)
+        splits.append(trial.split(logits - trust.penalty * shares, trial.scored))
+        weights.append(shares[~trial.scorer.seen].mean())
+    return ScoredPictures("examples", float(np.mean(weights)), splits)
+
+
+def _scored_unlabelled(trials: Sequence[_Trial], unlabelled: Sequence[tuple[Floats, float]]) -> ScoredPictures:
+    splits = [trial.split(logits, trial.labels) for trial, (logits, _) in zip(trials, unlabelled, strict=True)]
+    return ScoredPictures("unlabelled", float(np.mean([share for _, share in unlabelled])), splits)
