@@ -168,6 +168,7 @@ def write_text(path):
 
 BAD = {
     "missing.npy": (lambda path: None, "no such file"),
+    f"{'long' * 100}.npy": (lambda path: None, "no such file"),
     "text.npy": (write_text, "not a readable"),
     "double.npy": (lambda path: np.save(path, np.zeros((2, 2))), "float16 or float32 matrix"),
     "flat.npy": (lambda path: np.save(path, np.zeros(4, np.float32)), "float16 or float32 matrix"),

@@ -340,3 +340,12 @@ def test_a_message_does_not_quote_hundreds_of_columns(tmp_path):
     with pytest.raises(DataError, match="separator: comma, semicolon or tab") as caught:
         read_descriptions(path)
     assert len(str(caught.value)) < 300 + len(str(path))
+
+
+def test_a_parquet_file_with_names_that_are_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "new.parquet"
+    columns = pa.table({"name": ["okapi-okapi", "zebra"], "x": [1.0, 2.0]})
+    pq.write_table(columns, path, compression="none", use_dictionary=False, write_statistics=False)
+    path.write_bytes(path.read_bytes().replace(b"okapi-okapi", b"okapi\x80okapi"))
+    with pytest.raises(DataError, match="not a readable Parquet file"):
+        read_descriptors(path)

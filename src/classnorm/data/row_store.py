@@ -168,7 +168,11 @@ def open_shard(path: Path) -> Shard:
     }
     if path.suffix not in openers:
         raise DataError(f"{path}: rows cannot be read from it; use {', '.join(openers)}")
-    if not path.is_file():
+    try:
+        exists = path.is_file()
+    except OSError:  # a name that is too long
+        exists = False
+    if not exists:
         raise DataError(f"{path}: no such file; copy or write the folder again")
     return openers[path.suffix](path)
 

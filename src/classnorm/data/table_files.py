@@ -262,9 +262,9 @@ def parquet_columns(path: Path) -> list[tuple[str, npt.NDArray[Any]]]:
     pyarrow = _pyarrow(path)
     try:
         table = pyarrow.parquet.read_table(path)
-    except (pyarrow.ArrowException, OSError) as error:
+        columns = [(name, column.to_numpy()) for name, column in zip(table.column_names, table.columns, strict=True)]
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:  # the last for names that are no text
         raise DataError(f"{path}: not a readable Parquet file") from error
-    columns = [(name, column.to_numpy()) for name, column in zip(table.column_names, table.columns, strict=True)]
     for name, column in columns:
         if column.dtype.kind not in "fiubOUS":
             raise DataError(f"{path}: the column {name!r} contains {column.dtype}, not numbers")
