@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 RUNS := runs/demo
 REPORT := report
 
-.PHONY: run serve test test-all test-fast test-portable browser lint docs bench fuzz clean
+.PHONY: run serve test test-all test-fast test-portable browser lint docs bench fuzz chaos mutation clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,8 @@ help:
 	@echo "make lint           ruff, mypy, import-linter, duplicate code"
 	@echo "make docs           build the documentation as a website, site/index.html"
 	@echo "make fuzz           read CASES=10000 damaged and hostile files"
+	@echo "make chaos          kill, stop and starve commands FAULTS=100 times (Linux)"
+	@echo "make mutation       change the mathematics in 150 places; do the tests notice?"
 	@echo "make bench          measure the speed on this machine, beside a plain PyTorch loop"
 
 # Rebuilt only when what is installed has changed; PyTorch first, so that nothing pulls another build of it.
@@ -86,6 +88,16 @@ CASES ?= 10000
 
 fuzz: $(READY)
 	CLASSNORM_FUZZ=$(CASES) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:xdist tests/fuzz
+
+# Commands that are killed, stopped, starved of disk and run twice; the table at the end counts what was lost.
+FAULTS ?= 100
+SEED ?= 0
+
+chaos: $(READY)
+	$(BIN)/python tests/chaos/faults.py --faults $(FAULTS) --seed $(SEED)
+
+mutation: $(READY)
+	$(BIN)/python tools/mutation.py --mutants 150 --seed $(SEED)
 
 lint: $(READY)
 	$(BIN)/ruff check .
