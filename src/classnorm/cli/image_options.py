@@ -41,7 +41,8 @@ class ImageOptions:
     descriptions: Annotated[str | None, optional("FILE")] = None
     """Descriptions of the classes, in any format of classnorm describe; classes without images are unseen."""
     text_encoder: Annotated[str, tyro.conf.arg(metavar="NAME")] = "minilm"
-    """Encoder of descriptions in words: minilm or a transformers model (hf:ID, hf:FOLDER)."""
+    """Encoder of descriptions in words: minilm or a transformers model (hf:ID, hf:FOLDER); with set: before the name,
+    the sentences of a class are kept as a set."""
     template: Templates = ()
     like: Annotated[str | None, optional("DATA")] = None
     """Take descriptors, class order and split from this dataset; images match by the last two parts of their path."""

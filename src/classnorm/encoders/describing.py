@@ -13,6 +13,7 @@ import numpy.typing as npt
 from classnorm.data.bundle import provenance_of, read_npz
 from classnorm.data.descriptions import Descriptions, match_names
 from classnorm.data.table_files import descriptor_writer
+from classnorm.encoders.sentence_sets import SetEncoder
 from classnorm.encoders.text import TextEncoder, load_text_encoder
 from classnorm.errors import ConfigError, DataError, ModelError
 from classnorm.files import digest
@@ -133,14 +134,17 @@ def _encode(descriptions: Descriptions, encoder: TextEncoder, templates: Sequenc
     vectors = encoder.encode([text for class_texts in texts for text in class_texts])
     ends = np.cumsum([len(class_texts) for class_texts in texts])
     table = _unit(np.stack([part.mean(axis=0) for part in np.split(vectors, ends[:-1])]))
+    width = table.shape[1]
+    blocks = encoder.block_sizes(width) if isinstance(encoder, SetEncoder) else (width,)
     provenance = {
         "attributes": f"{encoder.name}, {Path(descriptions.where).name}",
         "text_encoder": json.dumps(encoder.record()),
         "templates": json.dumps(frames),
         "texts": key,
+        **({"descriptor_blocks": ",".join(map(str, blocks))} if len(blocks) > 1 else {}),
     }
-    columns = tuple(f"{encoder.name.removeprefix('hf:')}_{i}" for i in range(table.shape[1]))
-    return Descriptors(descriptions.names, table, columns, (table.shape[1],), provenance)
+    columns = tuple(f"{encoder.name.removeprefix('hf:')}_{i}" for i in range(width))
+    return Descriptors(descriptions.names, table, columns, blocks, provenance)
 
 
 def _read_cache(cache: Path, key: str) -> Descriptors | None:

