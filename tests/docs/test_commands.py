@@ -27,16 +27,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # What is parsed, but not run, and why. Everything else in a console block that starts with `classnorm` runs.
 NOT_RUN = {
-    r"\bxlsa17/|\bCUB": "needs data that is not embedded",
+    r"\bxlsa17/|\bCUB|\bcub/": "needs data that is not embedded",
     r"\bDATA\b|\bS --lr R\b|\bHOST\b|\bFIRST\b": "has a placeholder",
     r"--encoder hf:": "downloads a model",
+    r"^classnorm (train photos.npz --method (clip|kernel)|report runs/photos)$": "needs the features of that model",
     r"^torchrun ": "starts processes; tests/training/test_distributed.py does",
     r"^classnorm serve\b": "runs until it is stopped; tests/serve does",
     r"^classnorm bench\b": "takes minutes; tests/cli/test_bench.py runs it with --quick",
     r"^classnorm reproduce (?!list)": "takes minutes to hours; tests/cli/test_reproduce.py runs small ones",
+    r"^classnorm analyze": "takes minutes; tests/cli/test_analyze.py runs short ones",
     r"--rows 1300000": "writes 5 GB",
     r"^classnorm data fetch": "downloads; tests/data/test_fetching.py does, from a local server",
-    r"--shard 3/16|^classnorm data merge": "needs 16 machines; tests/encoders/test_merging.py has 3",
+    r"--shard 3/16|^classnorm data merge": "needs the parts of 16 machines; tests/cli/test_extract.py joins fewer",
     r"^classnorm search mine\.npz --trials 25|--plugin ridge\.py .*--trials 10": "takes minutes",
     r"^classnorm continual .*(agem|convnet|first-task)": "takes minutes; tests/cli/test_continual.py runs short ones",
     r"^classnorm train glyphs-light --seeds": "takes minutes",
