@@ -17,7 +17,16 @@ import numpy.typing as npt
 
 from classnorm.errors import DataError
 
-__all__ = ["Archive", "ArrayHeader", "check_regular", "check_unpacked", "read_arrays", "read_header", "read_npy"]
+__all__ = [
+    "Archive",
+    "ArrayHeader",
+    "check_regular",
+    "check_unpacked",
+    "read_arrays",
+    "read_header",
+    "read_npy",
+    "write_npy",
+]
 
 Array: TypeAlias = npt.NDArray[Any]
 _FREE = 1 << 30  # bytes that any archive may unpack to
@@ -75,6 +84,14 @@ def read_npy(path: Path) -> Array:
         return _map(path, header, header.length)
     except (OSError, ValueError, OverflowError) as error:
         raise DataError(f"{path}: not a readable .npy file; it may be damaged") from error
+
+
+def write_npy(path: Path, array: Array) -> None:
+    """Write an `.npy` file. `np.save` does not notice that a full disk has cut a small array short."""
+    array = np.ascontiguousarray(array)
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.reshape(-1).view(np.uint8).data)
 
 
 def read_arrays(path: Path, keys: Iterable[str] | None = None) -> dict[str, Array]:

@@ -339,7 +339,7 @@ class Case:
     def check_alone(self, process: int) -> None:
         left = [*family(process)]
         if left:
-            demand(soon(lambda: not family(process), 60), f"processes {family(process)} outlive the command")
+            demand(soon(lambda: not family(process), 180), f"processes {family(process)} outlive the command")
 
 
 def killed_at_a_time(case: Case) -> str:

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from classnorm.archives import read_npy
+from classnorm.archives import read_npy, write_npy
 from classnorm.errors import ConfigError, DataError, ModelError
 from classnorm.files import replacing
 from classnorm.training.checkpoint import tensors_checksum
@@ -52,7 +52,7 @@ def save_record(folder: Path, key: str, record: Record, tensors: Mapping[str, Te
     with replacing(_logits(folder, step)) as temporary:
         if step == 0:  # the state of another run must not outlive its logits
             _state(folder).unlink(missing_ok=True)
-        np.save(temporary, record.history[step])
+        write_npy(temporary, record.history[step])
     metadata = {
         "key": key,
         "losses": json.dumps(record.losses),

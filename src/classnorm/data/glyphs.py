@@ -26,6 +26,7 @@ import PIL
 from PIL import Image, ImageDraw, ImageFont
 from PIL import features as pillow_features
 
+from classnorm.archives import write_npy
 from classnorm.data.dataset import IntArray, Split, ZeroShotDataset
 from classnorm.errors import DataError, unknown_name
 from classnorm.files import cache_folder, replacing, write_json
@@ -405,7 +406,7 @@ def _write(folder: Path, preset: Preset) -> None:
     arrays, table = _render(preset)
     for name in _ARRAYS:
         with replacing(folder / f"{name}.npy") as file:
-            np.save(file, arrays[name], allow_pickle=False)
+            write_npy(file, arrays[name])
     write_json(folder / "table.json", table)
     write_json(folder / "sha256.json", _checksums(folder))  # last: marks the cache as complete
 

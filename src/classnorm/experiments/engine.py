@@ -32,6 +32,7 @@ from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.backend import resource_tracker
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
+from classnorm.archives import write_npy
 from classnorm.cluster import Cluster
 from classnorm.data import ZeroShotDataset
 from classnorm.documents import read_json
@@ -177,7 +178,7 @@ def _mapped(dataset: ZeroShotDataset) -> ZeroShotDataset:
         for name in ("features", "images"):
             if (array := getattr(dataset, name)) is not None:
                 file = Path(folder) / f"{name}.npy"
-                np.save(file, array, allow_pickle=False)
+                write_npy(file, array)
                 object.__setattr__(mapped, name, np.load(file, mmap_mode="r"))
         _MAPPED[dataset] = mapped
     return _MAPPED[dataset]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.archives import read_npy
+from classnorm.archives import read_npy, write_npy
 from classnorm.continual import ContinualConfig, Grid, TaskStream, configure
 from classnorm.data import ZeroShotDataset
 from classnorm.experiments.streams import ContinualExperiment
@@ -265,7 +265,7 @@ def _kept(path: Path, compute: Any) -> npt.NDArray[np.float32]:
     """An array that is computed once."""
     if not path.is_file():
         with replacing(path) as temporary:
-            np.save(temporary, compute())
+            write_npy(temporary, compute())
     return np.array(read_npy(path), dtype=np.float32)
 
 
