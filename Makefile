@@ -7,14 +7,14 @@ READY := $(VENV)/.ready
 RUNS := runs/demo
 REPORT := report
 
-.PHONY: run serve test test-all test-fast test-portable browser lint docs bench fuzz chaos mutation clean
+.PHONY: run serve test test-all smoke test-fast test-portable browser lint docs bench fuzz chaos mutation clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run            train on the embedded dataset without and with Class Normalization, write $(REPORT)/"
 	@echo "make serve          train on the embedded dataset in seconds, open a page for it on http://127.0.0.1:8000"
 	@echo "make test           run the tests"
-	@echo "make test-all       run the long ones too: a browser, examples, kills"
+	@echo "make test-all       run the long ones too: a browser, examples, kills; the wheel and the lowest versions"
 	@echo "make test-fast      run the tests that take less than 5 seconds each"
 	@echo "make test-portable  repeat the numerical tests under other instruction sets and thread counts"
 	@echo "make browser        install Chromium for the tests of pages (Debian and Ubuntu, as root)"
@@ -58,8 +58,16 @@ test: $(READY)
 test-fast: $(READY)
 	$(PYTEST) -m "not slow and not long"
 
-test-all: test
+test-all: test smoke
 	$(PYTEST) -m long
+
+# The wheel without the repository, with the current and with the lowest versions of what it needs.
+smoke: $(READY)
+	rm -rf dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
+	grep '^torch==' constraints.txt >dist/torch.txt
+	$(BIN)/python tools/smoke_test.py dist/*.whl --constraints constraints.txt
+	$(BIN)/python tools/smoke_test.py dist/*.whl --constraints constraints-lowest.txt dist/torch.txt
 
 # Other processors round products differently: the numerical tests, as an old and as a newer machine would run them.
 NUMERICAL := tests/nn tests/metrics tests/training tests/methods tests/scoring tests/continual tests/analysis \

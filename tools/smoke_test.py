@@ -1,6 +1,6 @@
 """Install the wheel into a new environment and use it from outside the repository.
 
-    python tools/smoke_test.py dist/classnorm-0.1.0-py3-none-any.whl [--constraints constraints.txt]
+    python tools/smoke_test.py dist/classnorm-0.1.0-py3-none-any.whl [--constraints FILE …]
 
 Runs with the Python that runs this file. Prints the commands; the first that fails ends it.
 """
@@ -33,13 +33,13 @@ print(classnorm.__version__, scorer.predict(data.features[data.split.test_unseen
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wheel", type=Path)
-    parser.add_argument("--constraints", type=Path)
+    parser.add_argument("--constraints", type=Path, nargs="+", default=[])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         venv.create(home / "venv", with_pip=True)
         scripts = home / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
-        limits = ["-c", str(options.constraints.resolve())] if options.constraints else []
+        limits = [part for file in options.constraints for part in ("-c", str(file.resolve()))]
         install = ["pip", "install", "--quiet", "--disable-pip-version-check", *limits, str(options.wheel.resolve())]
         run([str(scripts / "python"), "-m", *install], home)
         for command in COMMANDS:
