@@ -4,8 +4,8 @@
 
 Draws mutants of `src/classnorm/nn` and `src/classnorm/metrics`: a comparison turned round, + for −, × for /, another
 constant, a dropped `not`, an `and` for an `or`, no return value, a dropped statement. Each runs in a fork of a process
-that has PyTorch loaded, with the test file of the module and that of its package, until the first failure. Survivors
-are printed as a difference. (Linux, macOS)
+that has PyTorch loaded, with the examples in the module's docstrings and the test file of the module, until the first
+failure. Survivors are printed as a difference. (Linux, macOS)
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import ast
 import contextlib
 import copy
 import difflib
+import doctest
 import importlib
 import importlib.machinery
 import io
@@ -177,7 +178,10 @@ def _test(mutant: Mutant) -> None:
             hypothesis.settings.load_profile("few")
             _install(mutant)
             arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow and not long"]
-            code = int(pytest.main([*arguments, "-c", str(ROOT / "pyproject.toml"), *map(str, mutant.tests)]))
+            module = importlib.import_module(mutant.module.removesuffix(".__init__"))
+            code = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed
+            if code == 0:
+                code = int(pytest.main([*arguments, "-c", str(ROOT / "pyproject.toml"), *map(str, mutant.tests)]))
     except BaseException:
         code = 1  # it cannot even be imported
     os._exit(0 if code == 0 else 1)

@@ -18,7 +18,7 @@ from classnorm.metrics import (
     gzsl_scores,
     side_scores,
 )
-from classnorm.metrics.calibration import keeping_calibration
+from classnorm.metrics.calibration import calibration_values, keeping_calibration
 
 Case = tuple[np.ndarray, np.ndarray, np.ndarray]
 SEEDS = pytest.mark.parametrize("seed", range(3))
@@ -305,3 +305,20 @@ def test_a_grid_keeps_at_least_the_stated_share_of_seen_rows():
 def test_without_rows_of_seen_classes_nothing_is_calibrated():
     sides = side_scores([[1.0, 2.0]], [1], [True, False])
     assert keeping_calibration([sides], 0.8) == Calibration()
+
+
+@pytest.mark.parametrize("kind", ["scale", "bias"])
+def test_the_values_of_a_curve_cover_no_calibration_and_the_chosen_one(kind):
+    generator = np.random.default_rng(0)
+    seen = np.arange(6) < 4
+    sides = side_scores(generator.normal(size=(40, 6)), generator.integers(0, 6, 40), seen)
+    neutral = 1.0 if kind == "scale" else 0.0
+    plain = calibration_values([sides], kind, Calibration("none"))
+    assert plain.min() <= neutral <= plain.max()
+    assert (np.diff(plain) > 0).all() and len(plain) > 10
+    margin = 0.1 if kind == "scale" else 0.0
+    lower, higher = plain.min() - 0.2, plain.max() + 0.2
+    assert calibration_values([sides], kind, Calibration(kind, lower)).min() == pytest.approx(lower - margin, abs=1e-4)
+    assert calibration_values([sides], kind, Calibration(kind, higher)).max() == pytest.approx(
+        higher + margin, abs=1e-4
+    )

@@ -51,3 +51,10 @@ def test_certain_rows_equal_scores_and_a_single_side_have_finite_statistics():
         found = novelty_statistics(scores, seen=[True, True, True])
         assert found.keys() == {"probability", "entropy", "energy", "standardised"}
         assert all(np.isfinite(values).all() for values in found.values())
+
+
+def test_scores_are_standardised_however_little_they_vary():
+    scores = np.array([[0.1, 0.2, 0.6], [0.0, 0.0, 0.0]])
+    statistics = novelty_statistics(scores, np.array([True, True, False]))
+    assert statistics["standardised"][0] == pytest.approx(-zscore(scores[0]).max())
+    assert statistics["standardised"][1] == 0  # nothing varies

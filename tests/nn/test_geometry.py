@@ -175,3 +175,19 @@ def test_the_signed_power_has_a_finite_gradient_at_zero(power):
     signed_power(x, power).sum().backward()
     expected = [power * abs(value) ** (power - 1) for value in (2.0, -3.0)]
     assert torch.isfinite(x.grad[0]) and x.grad[1:].tolist() == pytest.approx(expected)
+
+
+def test_moments_of_parts_add_up_to_those_of_all_rows():
+    """Parts have classes of their own numbering, which `add` is told."""
+    features, labels = rows(60, 6), torch.arange(60) % 5
+    whole = FeatureMoments(6, n_classes=5).update(features, labels)
+    total = FeatureMoments(6, n_classes=5)
+    for classes in (torch.tensor([4, 1]), torch.tensor([0, 2, 3])):
+        own = torch.isin(labels, classes)
+        position = torch.full((5,), -1)
+        position[classes] = torch.arange(len(classes))
+        part = FeatureMoments(6, n_classes=len(classes)).update(features[own], position[labels[own]])
+        total.add(part, classes)
+    torch.testing.assert_close(total.counts, whole.counts)
+    torch.testing.assert_close(total.sums, whole.sums, rtol=1e-5, atol=1e-6)  # products are computed in float32
+    torch.testing.assert_close(total.products, whole.products, rtol=1e-5, atol=1e-5)
