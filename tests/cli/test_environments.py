@@ -86,6 +86,22 @@ def test_a_signal_stops_a_parallel_command_soon_with_one_line(bundle, tmp_path, 
 
 
 @pytest.mark.slow
+def test_workers_that_are_still_starting_say_nothing_at_an_interruption(bundle, tmp_path):
+    process = start(*search(bundle, tmp_path / "out"), start_new_session=True)
+    wait_for(lambda: any(b"popen_loky" in command_line(child) for child in children(process.pid)))
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert err == "classnorm: interrupted; to continue, run the same command again\n"
+
+
+def command_line(process):
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.slow
 def test_workers_do_not_outlive_a_killed_parent(bundle, tmp_path):
     process = start(*search(bundle, tmp_path / "out"))
     wait_for(has_started(tmp_path / "out"))

@@ -29,7 +29,7 @@ from weakref import WeakKeyDictionary
 import joblib
 import numpy as np
 from joblib.externals.loky import get_reusable_executor
-from joblib.externals.loky.backend import resource_tracker
+from joblib.externals.loky.backend import fork_exec, resource_tracker
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from classnorm.archives import write_npy
@@ -125,10 +125,11 @@ class Engine:
             work = joblib.delayed(_perform_in_worker)
             mapped = (dataclasses.replace(task, dataset=_mapped(task.dataset)) for task in tasks)  # type: ignore[type-var]
             try:
-                joblib.Parallel(batch_size=1)(
-                    work(LoadedPlugins(), light, root / task.name, threads)
-                    for task, light in zip(tasks, mapped, strict=True)
-                )
+                with _quiet_starts():
+                    joblib.Parallel(batch_size=1)(
+                        work(LoadedPlugins(), light, root / task.name, threads)
+                        for task, light in zip(tasks, mapped, strict=True)
+                    )
             except KeyboardInterrupt:
                 get_reusable_executor().shutdown(wait=False, kill_workers=True)  # what they do is done again
                 raise
@@ -254,6 +255,28 @@ def _perform_in_worker(plugins: LoadedPlugins, task: Task, folder: Path, threads
     """Run a task in a worker process. Unpickling `plugins`, the first argument, loads them before the task."""
     _serve_parent()
     perform(task, folder, threads)
+
+
+@contextmanager
+def _quiet_starts() -> Iterator[None]:
+    """Start workers with Ctrl-C blocked, which they inherit: while they load, it would print their tracebacks."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    start = fork_exec.fork_exec
+
+    def start_blocked(*arguments: Any, **settings: Any) -> Any:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return start(*arguments, **settings)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    fork_exec.fork_exec = start_blocked
+    try:
+        yield
+    finally:
+        fork_exec.fork_exec = start
 
 
 @cache
