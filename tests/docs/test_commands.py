@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # What is parsed, but not run, and why. Everything else in a console block that starts with `classnorm` runs.
 NOT_RUN = {
-    r"\bxlsa17/|\bCUB|\bcub/": "needs data that is not embedded",
+    r"\bxlsa17/|\bCUB|\bcub/|\bruns/birds/": "needs data that is not embedded",
     r"\bDATA\b|\bS --lr R\b|\bHOST\b|\bFIRST\b": "has a placeholder",
     r"--encoder hf:": "downloads a model",
     r"^classnorm (train photos.npz --method (clip|kernel)|report runs/photos)$": "needs the features of that model",
@@ -202,7 +202,7 @@ def test_the_commands_of_a_page_run_one_after_another(page, place, blocks, tmp_p
         try:
             main(shlex.split(command)[1:])
         except SystemExit as error:
-            pytest.fail(f"{command}: exit code {error.code}: {capfd.readouterr().err}")
+            pytest.fail(f"{command}: exit code {error.code}: {capfd.readouterr().err.splitlines()[-1:]}")
 
 
 @pytest.mark.long
