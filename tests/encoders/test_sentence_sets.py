@@ -1,17 +1,20 @@
 """Sentences of a class as a set."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from classnorm.data import SyntheticConfig, synthetic
 from classnorm.data.descriptions import read_descriptions
 from classnorm.encoders import sentence_sets
 from classnorm.encoders.describing import describe, recorded_text_encoder
 from classnorm.encoders.sentence_sets import SetEncoder
 from classnorm.encoders.text import TextEncoder, load_text_encoder
 from classnorm.errors import ModelError
+from classnorm.methods import METHODS
 
 
 @pytest.fixture
@@ -47,6 +50,9 @@ def test_a_class_that_looks_two_ways_is_like_each_and_not_like_what_is_between(e
     described = describe(read_descriptions(file), "set:minilm")
     assert described.blocks == (3, 1024, 1024)
     assert described.provenance["descriptor_blocks"] == "3,1024,1024"
+    data = synthetic(SyntheticConfig(classes=3, unseen=1, rows=30))
+    data = replace(data, descriptors=described.table, provenance=described.provenance)
+    assert METHODS["kernel"].recipes["reference"](data).blocks == "3,1024,1024"  # a kernel each
     averages, sets = described.table[:, :3], described.table[:, 3:1027]
 
     def like(table):
