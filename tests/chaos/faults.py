@@ -398,8 +398,8 @@ def stopped_by(number: signal.Signals) -> Callable[[Case], str]:
             with suppress(ProcessLookupError):
                 os.kill(member, number)
         code = ended(process, STOPPED)
-        if code == -number and not case.said() and snapshot(case.out) == case.finished:
-            outcome = "stopped"  # before the command had begun
+        if code == -number and not case.said():
+            outcome = "stopped"  # before the command had begun, or after it had ended
         else:
             outcome = case.check_message(code, 128 + number, "classnorm: interrupted")
         demand(time.monotonic() - sent < STOPPED, "takes too long to stop")
@@ -646,27 +646,31 @@ def run(root: Path, faults: int, only: str, generator: random.Random) -> Counter
                 measure(job.alike, root)
             job.expected, job.seconds = job.alike.expected, 3 * job.alike.seconds + 5
     counts: Counter[tuple[str, str, str]] = Counter()
-    for number, (job, fault) in enumerate(plan(commands, faults, generator)):
-        if job is None and only not in "serve":
-            continue
-        if number % 20 == 0:
-            print(f"{number} of {faults}", flush=True)
-        folder, draw = root / "cases" / str(number), random.Random(generator.random())
-        name = job.name if job else "serve"
-        try:
-            if job is None:
-                outcome = server_fault(SERVER_FAULTS[fault])(root, folder, draw)
-            else:
-                outcome = FAULTS[fault](Case(job, folder, draw))
-        except Exception as error:
-            outcome = "lost"
-            print(f"LOST {name}, {fault} (fault {number}): {type(error).__name__}: {error}", flush=True)
-            shutil.copytree(
-                folder, Path(tempfile.gettempdir()) / f"classnorm-lost-{os.getpid()}-{number}", symlinks=True
-            )
-        counts[name, fault, outcome] += 1
-        shutil.rmtree(folder, ignore_errors=True)
+    with suppress(KeyboardInterrupt):  # then the table of what has been done
+        for number, (job, fault) in enumerate(plan(commands, faults, generator)):
+            if job is None and only not in "serve":
+                continue
+            if number % 20 == 0:
+                print(f"{number} of {faults}", flush=True)
+            outcome = suffer(job, fault, number, root, random.Random(generator.random()))
+            counts[job.name if job else "serve", fault, outcome] += 1
     return counts
+
+
+def suffer(job: Job | None, fault: str, number: int, root: Path, draw: random.Random) -> str:
+    """One fault; if something is lost, the folder is kept."""
+    folder = root / "cases" / str(number)
+    try:
+        if job is None:
+            return server_fault(SERVER_FAULTS[fault])(root, folder, draw)
+        return FAULTS[fault](Case(job, folder, draw))
+    except Exception as error:
+        print(f"LOST {job.name if job else 'serve'}, {fault} (fault {number}): {type(error).__name__}: {error}")
+        kept = Path(tempfile.gettempdir()) / f"classnorm-lost-{os.getpid()}-{number}"
+        shutil.copytree(folder, kept, symlinks=True)
+        return "lost"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def table(counts: Counter[tuple[str, str, str]]) -> str:
