@@ -62,10 +62,6 @@ class ImageArm(Arm):
     inputs: str = "joint"
     """joint: trained along; frozen, frozen-224: not trained; adapted: trained on the first task, then frozen."""
 
-    @property
-    def model(self) -> str:
-        return self.label.removesuffix(" + CN")
-
 
 def _joint(arm: Arm) -> ImageArm:
     return ImageArm(arm.label, arm.strategy, arm.class_norm, arm.published)
