@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,10 @@ from classnorm.results.run_folder import write_arrays, write_result
 # Property tests draw the same examples on every run, and a busy machine does not fail them.
 settings.register_profile("classnorm", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("classnorm")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    # A background job of a shell ignores Ctrl-C, and so would the commands under test, which inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Arrays = dict[str, Any]
 
