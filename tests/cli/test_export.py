@@ -132,6 +132,7 @@ def of_images(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run" / "seed-0"
 
 
+@pytest.mark.long
 def test_with_the_encoder_inside_one_file_goes_from_pixels_to_classes(
     classnorm: Command, of_images: Path, shapes: Path, tmp_path: Path
 ) -> None:

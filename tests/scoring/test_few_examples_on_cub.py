@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import thresholds
 from few_examples import one_draw, scored
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def test_pictures_and_descriptions_together_beat_either_alone_and_unlabelled_pictures_help(real_data):
