@@ -55,8 +55,9 @@ def displayed(image: Image.Image) -> Image.Image:
         return Image.fromarray(_stretched(np.asarray(image, dtype=np.float64)))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         colours = image.convert("RGBA")
-        white = Image.new("RGBA", colours.size, "white")
-        return Image.alpha_composite(white, colours).convert("RGB")
+        shown = Image.new("RGB", colours.size, "white")
+        shown.paste(colours, mask=colours.getchannel("A"))
+        return shown
     return image
 
 

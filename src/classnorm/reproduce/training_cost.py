@@ -48,6 +48,7 @@ TIMED = (
     *(Timed(name + _SCHEDULE, method, "paper", *_EPOCHS.get(method, (1, 8))) for name, method in RIVALS.items()),
 )
 _CN = TIMED[0].label
+_UNTIMED = {"classifier_epochs", "synthesized"}  # of the classifier that generative methods train after their epochs
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,10 @@ class Stopwatch:
             config = config.replace(**self.changes)
         epochs: int = config.as_dict()["epochs"]
         run = min(epochs, timed.epochs or epochs)
+        untimed = dict.fromkeys(_UNTIMED & config.as_dict().keys(), 1)
         dataset = _thinned(self.dataset, timed.stride)
         share = len(dataset.split.train) / len(self.dataset.split.train)
-        history = FitJob(dataset, method, config.replace(epochs=run), seed).fit(_context()).history
+        history = FitJob(dataset, method, config.replace(epochs=run, **untimed), seed).fit(_context()).history
         seconds = mean([epoch["seconds"] for epoch in history]) / share
         return {"epochs": epochs, "run": round(run * share, 2), "seconds_per_epoch": seconds}
 
