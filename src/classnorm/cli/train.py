@@ -109,7 +109,7 @@ class Train(MethodCommand):
         print(f"runs: {out}")
         if self.images is not None:
             print(f"report: {report}")
-            self._print_next_step(results[0].folder, self.images)
+        self._print_next_step(results[0].folder)
 
     def _prepared(self) -> Prepared | None:
         """The dataset made of `images`, if any."""
@@ -140,7 +140,8 @@ class Train(MethodCommand):
             **mean_and_std(results),
         }
 
-    def _print_next_step(self, model: Path, images: str) -> None:
-        if Path(images).exists():  # glyphs have no files
-            weights = ["--weights", str(self.image.weights)] if self.image.weights is not None else []
-            print(f"next: {shlex.join(['classnorm', 'predict', str(model), images, '--top', '3', *weights])}")
+    def _print_next_step(self, model: Path) -> None:
+        weights = ["--weights", str(self.image.weights)] if self.image.weights is not None else []
+        rows = self.images or "features.npy"
+        if self.images is None or Path(self.images).exists():  # glyphs have no files
+            print(f"next: {shlex.join(['classnorm', 'predict', str(model), rows, '--top', '3', *weights])}")
