@@ -169,6 +169,10 @@ def _times_table(setting: Setting, times: Mapping[str, Any]) -> Table:
     return Table.of(title, header, rows)
 
 
+def _factor(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}"
+
+
 def _time_verdicts(setting: Setting, times: Mapping[str, Any]) -> list[Verdict]:
     fast = _totals(times, _CN)
     n = f"n = {len(fast)}"
@@ -186,7 +190,9 @@ def _time_verdicts(setting: Setting, times: Mapping[str, Any]) -> list[Verdict]:
             Verdict(
                 f"It trains at least 50 times faster than {label.removesuffix(_SCHEDULE)} with its published schedule",
                 setting.label,
-                f"{mean(ratios):.0f} times ({min(ratios):.0f} to {max(ratios):.0f}), {n}, extrapolated",
+                "{} times ({} to {}), {}, extrapolated".format(
+                    *map(_factor, (mean(ratios), min(ratios), max(ratios))), n
+                ),
                 judge_bounds(ratios, low=50.0),
             )
         )
