@@ -82,9 +82,9 @@ def launch(arguments: list[str], log: Path, prepare: Callable[[], None] = lambda
 def _run(arguments: list[str]) -> int:
     from classnorm.cli import main
 
-    code = 0
+    code, sys.argv = 0, ["classnorm", *arguments]
     try:
-        main(arguments)
+        main()
     except SystemExit as end:
         code = int(end.code or 0)
     threading._shutdown()  # type: ignore[attr-defined]  # as an interpreter does at its end
@@ -143,7 +143,7 @@ def content(file: Path) -> str:
     import numpy as np
     from safetensors.numpy import load_file
 
-    if file.stem.endswith(VOLATILE):
+    if file.stem.endswith(VOLATILE) or file.name.startswith("."):  # hidden: half-written, if it may be there at all
         return "there"
     if file.suffix == ".json":
         data = json.dumps(stable(json.loads(file.read_text())), sort_keys=True).encode()

@@ -94,6 +94,18 @@ def test_workers_that_are_still_starting_say_nothing_at_an_interruption(bundle, 
     assert err == "classnorm: interrupted; to continue, run the same command again\n"
 
 
+def test_ctrl_c_prints_no_traceback_when_the_command_has_ended():
+    script = "import sys, time\nfrom classnorm.cli import main\nmain()\nprint('ended', flush=True)\ntime.sleep(60)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    while process.stdout.readline() not in ("ended\n", ""):
+        pass
+    process.send_signal(signal.SIGINT)
+    assert (process.communicate(timeout=30)[1], process.returncode) == ("", -signal.SIGINT)
+
+
 def command_line(process):
     try:
         return Path(f"/proc/{process}/cmdline").read_bytes()
@@ -102,9 +114,14 @@ def command_line(process):
 
 
 @pytest.mark.slow
-def test_workers_do_not_outlive_a_killed_parent(bundle, tmp_path):
+@pytest.mark.parametrize("moment", ["they start", "they work"])
+def test_workers_do_not_outlive_a_killed_parent(bundle, tmp_path, moment):
     process = start(*search(bundle, tmp_path / "out"))
-    wait_for(has_started(tmp_path / "out"))
+    begun = {
+        "they start": lambda: sum(b"popen_loky" in command_line(child) for child in children(process.pid)) == 2,
+        "they work": has_started(tmp_path / "out"),
+    }
+    wait_for(begun[moment])
     family = children(process.pid)
     assert len(family) >= 3
     process.kill()

@@ -91,6 +91,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     except MemoryError:
         _report("error: out of memory; use fewer rows, float16 features or a smaller model")
         raise SystemExit(2) from None
+    finally:
+        if argv is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback from the interpreter as it ends
 
 
 def _forget_output() -> None:

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
@@ -121,7 +120,8 @@ class Engine:
         # last tasks of a batch get no more threads, since their number can change the last digits of a result.
         threads = max(1, cores // jobs)
         workers = max(2, min(jobs, cores, len(tasks)))  # two even for one task: joblib would run it in this process
-        with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=threads):
+        started = {"initializer": _serve, "initargs": (os.getpid(),)}
+        with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=threads, **started):
             work = joblib.delayed(_perform_in_worker)
             mapped = (dataclasses.replace(task, dataset=_mapped(task.dataset)) for task in tasks)  # type: ignore[type-var]
             try:
@@ -253,7 +253,6 @@ def _survives(engine: Engine, tasks: Sequence[Task], root: Path) -> bool:
 
 def _perform_in_worker(plugins: LoadedPlugins, task: Task, folder: Path, threads: int) -> None:
     """Run a task in a worker process. Unpickling `plugins`, the first argument, loads them before the task."""
-    _serve_parent()
     perform(task, folder, threads)
 
 
@@ -279,10 +278,8 @@ def _quiet_starts() -> Iterator[None]:
         fork_exec.fork_exec = start
 
 
-@cache
-def _serve_parent() -> None:
+def _serve(parent: int) -> None:
     """End this worker when its parent ends, however it does, and leave Ctrl-C to the parent."""
-    parent = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
