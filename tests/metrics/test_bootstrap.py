@@ -81,3 +81,8 @@ def test_classes_without_rows_are_left_out_and_a_side_without_classes_is_undefin
 def test_tables_of_another_width_are_refused():
     with pytest.raises(ValueError, match=r"\[n_seeds, 2\]"):
         class_bootstrap([[1.0, 2.0, 3.0]], [[1.0, 2.0]], [True, False])
+
+
+def test_models_that_get_nothing_right_have_a_harmonic_mean_of_0():
+    differences = class_bootstrap(np.full((1, 2), 50.0), np.zeros((1, 2)), [True, False])
+    assert differences["harmonic"].value == 50.0

@@ -18,7 +18,7 @@ from classnorm.metrics import (
     gzsl_scores,
     side_scores,
 )
-from classnorm.metrics.calibration import calibration_values, keeping_calibration
+from classnorm.metrics.calibration import calibration_values, keeping_calibration, side_predictions
 
 Case = tuple[np.ndarray, np.ndarray, np.ndarray]
 SEEDS = pytest.mark.parametrize("seed", range(3))
@@ -322,3 +322,16 @@ def test_the_values_of_a_curve_cover_no_calibration_and_the_chosen_one(kind):
     assert calibration_values([sides], kind, Calibration(kind, higher)).max() == pytest.approx(
         higher + margin, abs=1e-4
     )
+
+
+def test_predictions_under_a_calibration_are_the_best_classes_of_calibrated_logits():
+    logits = np.random.default_rng(0).normal(size=(40, 6))
+    seen, calibration = np.arange(6) % 2 == 0, Calibration("bias", 0.7)
+    sides = side_scores(logits, np.zeros(40, dtype=int), seen)
+    expected = calibration.apply(logits, seen).argmax(axis=1)
+    assert (expected != logits.argmax(axis=1)).sum() > 0
+    np.testing.assert_array_equal(side_predictions(sides, calibration), expected)
+
+
+def test_no_calibration_is_written_without_a_value():
+    assert (Calibration().value, str(Calibration())) == (0.0, "none")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from classnorm.metrics import (
+    SideScores,
     ausuc,
     curve_of,
     gzsl_scores,
@@ -222,3 +223,13 @@ def test_single_precision_logits_give_the_area_of_their_exact_values():
     logits, labels, seen_mask = random_case(2)
     single = logits.astype(np.float32)
     assert ausuc(single, labels, seen_mask) == ausuc(single.astype(np.float64), labels, seen_mask)
+
+
+def test_blocks_of_rows_joined_are_the_scores_of_all_rows():
+    generator = np.random.default_rng(0)
+    logits, labels, seen = generator.normal(size=(30, 5)), generator.integers(0, 5, 30), np.arange(5) < 3
+    whole = side_scores(logits, labels, seen, "sample")
+    joined = SideScores.joined([side_scores(logits[a:b], labels[a:b], seen, "sample") for a, b in ((0, 7), (7, 30))])
+    assert joined.average == "sample"
+    for name in ("best_seen", "best_unseen", "seen_class", "unseen_class", "labels", "is_seen"):
+        np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
