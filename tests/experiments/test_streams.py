@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from classnorm.continual import TaskStream, configure, run_stream
 from classnorm.errors import ConfigError, DataError
+from classnorm.experiments import streams
 from classnorm.experiments.engine import Engine, run_tasks
 from classnorm.experiments.streams import ImageMode, run_continual
 from classnorm.metrics import continual_scores, gzsl_scores
@@ -54,6 +56,16 @@ def test_a_finished_run_with_other_settings_is_not_mistaken_for_this_one(experim
     run_continual(experiment(), tmp_path)
     with pytest.raises(ConfigError, match="choose another folder"):
         run_continual(experiment(lr=0.5), tmp_path, resume=True)
+
+
+def test_a_run_interrupted_before_its_result_is_written_can_be_resumed(experiment, tmp_path, monkeypatch):
+    whole = run_continual(experiment(), tmp_path / "whole").document
+    with monkeypatch.context() as interrupted, pytest.raises(KeyboardInterrupt):
+        interrupted.setattr(streams, "new_run", Mock(side_effect=KeyboardInterrupt))
+        run_continual(experiment(), tmp_path / "run")
+    resumed = run_continual(experiment(), tmp_path / "run", resume=True).document
+    assert (resumed["scores"], resumed["matrix"]) == (whole["scores"], whole["matrix"])
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["result.json", "state.safetensors"]
 
 
 def test_images_with_an_encoder_drawn_by_the_seed_give_the_same_run_twice(experiment, data, tmp_path):

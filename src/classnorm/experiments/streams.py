@@ -185,13 +185,13 @@ def run_continual(
             "command": command,
             **({"label": label} if label else {}),
         }
-        for file in work.glob("logits-*.npy"):
-            file.unlink()  # the result has the scores
         if work == folder:
             write_json(folder / RESULT, document)
+            for file in work.glob("logits-*.npy"):
+                file.unlink()  # the result has the scores
         else:
             with new_run(folder) as new:
-                (work / "state.safetensors").replace(new / "state.safetensors")
+                shutil.copyfile(work / "state.safetensors", new / "state.safetensors")
                 write_json(new / RESULT, document)
             shutil.rmtree(work, ignore_errors=True)
         return Result(folder, document)
