@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import json
@@ -26,7 +27,8 @@ _LONGEST_NAME = 60  # characters of a name within the name of a temporary file
 
 
 def _cannot_write(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"cannot write {path}: {error.strerror or error}; choose another location or free some space")
+    space = " or free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
+    return OutputError(f"cannot write {path}: {error.strerror or error}; choose another location{space}")
 
 
 def make_folder(path: Path) -> Path:

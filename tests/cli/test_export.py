@@ -158,6 +158,6 @@ def test_weights_are_of_the_encoder_inside(classnorm: Command, trained: Path, tm
 
 def test_a_model_of_features_has_no_encoder_to_put_inside(classnorm: Command, trained: Path, tmp_path: Path) -> None:
     outcome = classnorm("export", trained, tmp_path / "a.onnx", "--encoder-inside")
-    assert outcome.code == 2 and len(outcome.err.splitlines()) == 1
+    assert outcome.code == 2 and len(outcome.err.splitlines()) == 1 and "leave out --encoder-inside" in outcome.err
     with pytest.raises(ModelError, match="trained on features and does not know their encoder"):
         Scorer.load(trained, "cpu").predict_images(["a.png"])

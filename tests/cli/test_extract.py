@@ -360,7 +360,7 @@ BAD: dict[str, tuple[list[object], str]] = {
     "no images": (["{tmp}/nowhere"], "nowhere: no such folder or file"),
     "not a folder": (["{tmp}/file.txt"], "file.txt: not a folder or .csv file"),
     "empty folder": (["{tmp}/empty"], "empty: no images there"),
-    "nothing readable": (["{tmp}/broken"], "none of 1 images can be read, first c/a.png: not an image"),
+    "nothing readable": (["{tmp}/broken"], "no image of 1 can be read, first c/a.png: not an image"),
     "unknown encoder": (["{zoo}", "--encoder", "convnett"], "unknown encoder 'convnett'; did you mean 'convnet'?"),
     "tiny size": (["{zoo}", "--size", 4], "size 4 px is too small"),
     "no batch": (["{zoo}", "--batch-size", 0], "--batch-size is 0; it must be at least 1"),

@@ -225,6 +225,21 @@ def test_an_image_a_flat_folder_and_a_list_of_paths_are_understood(
     ]
 
 
+def test_features_of_images_keep_their_names(classnorm: Command, asked: Path, shapes: Path, tmp_path: Path) -> None:
+    file = tmp_path / "features.npz"
+    flags = ["--encoder", "convnet", "--size", 32, "--unlabelled", "--quiet"]
+    assert classnorm("extract", shapes, *flags, "--out", file).code == 0
+    of_images, of_features = (classnorm("predict", asked, source, "--quiet").out for source in (shapes, file))
+    assert [line.split(",")[:3] for line in of_features.splitlines()] == [
+        line.split(",")[:3] for line in of_images.splitlines()
+    ]
+
+
+def test_of_several_images_all_must_exist(classnorm: Command, asked: Path, shapes: Path) -> None:
+    outcome = classnorm("predict", asked, shapes, "nope.jpg", "--quiet")
+    assert (outcome.code, outcome.err) == (2, "classnorm: error: nope.jpg: no such file or folder\n")
+
+
 def test_images_that_cannot_be_read_are_named_and_left_out(classnorm: Command, asked: Path, shapes: Path) -> None:
     (shapes / "red_bar" / "4.png").write_bytes(b"broken")
     outcome = classnorm("predict", asked, shapes / "red_bar")
@@ -256,7 +271,7 @@ def test_an_encoder_can_be_named_where_the_model_knows_none(
 @pytest.mark.parametrize(
     ("make", "flags", "message"),
     [
-        (lambda folder: folder / "gone.png", [], "none of 1 images can be read, first"),
+        (lambda folder: folder / "gone.png", [], "gone.png: no such file or folder"),
         (lambda folder: folder / "nowhere", [], "nowhere: no such file"),
         (lambda folder: (folder / "hollow").mkdir() or folder / "hollow", [], "hollow: no images there"),
         (lambda folder: folder, ["--size", 32], "--size needs --encoder"),

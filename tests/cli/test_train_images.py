@@ -137,6 +137,19 @@ def test_a_run_in_a_folder_beside_reuses_the_features(
     assert sum(encoded) == 200
 
 
+def test_a_csv_file_of_the_same_images_reuses_their_features(
+    classnorm: Command, train: Train, shapes: Path, said: Path, encoded: list[int], tmp_path: Path
+) -> None:
+    train("--descriptions", said)
+    files = sorted(shapes.rglob("*.png"), key=lambda file: file.as_posix())
+    lines = [f"{file.relative_to(tmp_path)},{file.parent.name}" for file in files]
+    (tmp_path / "images.csv").write_text("path,label\n" + "\n".join(lines) + "\n")
+    flags = ["--descriptions", said, "--out", tmp_path / "second"]
+    outcome = classnorm("train", "--images", tmp_path / "images.csv", *SMALL, *KERNEL, *flags)
+    assert outcome.code == 0, outcome.err
+    assert sum(encoded) == 100 and load(tmp_path / "second" / "features.npz").image_files[0] == lines[0].split(",")[0]
+
+
 def test_the_split_seed_draws_other_classes_and_the_same_one_the_same(train: Train, out: Path) -> None:
     checksums = []
     for seed in (0, 1, 0):
@@ -363,7 +376,7 @@ def test_a_csv_file_may_state_the_split(
     assert np.isin(np.arange(len(files)), data.split.train).tolist() == stated
     (tmp_path / "list.csv").write_text("\n".join(lines).replace(";train", ";dev"))
     wrong = classnorm("train", "--images", tmp_path / "list.csv", *SMALL, *KERNEL, "--out", out)
-    assert wrong.code == 2 and "split is 'dev' on a line; it must be train or test" in wrong.err
+    assert wrong.code == 2 and "is 'dev'; it must be train or test" in wrong.err
 
 
 def test_a_labelled_folder_is_scored_entirely(classnorm: Command, train: Train, shapes: Path, out: Path) -> None:
@@ -383,7 +396,7 @@ def test_a_labelled_folder_is_scored_entirely(classnorm: Command, train: Train, 
     assert by_class["blue_bar"]["kind"] == "unseen" and by_class["red_bar"]["images"] == 10
     accuracies = [row["right"] / row["images"] for row in document["classes"] if row["kind"] == "seen"]
     assert document["scores"]["seen"] == pytest.approx(100 * np.mean(accuracies))
-    assert f"{sum(right)} of 100 images right: 90 of seen, 10 of unseen classes; 1 could not be read" in shown.out
+    assert f"{sum(right)} of 100 images right; 90 are of seen, 10 of unseen classes; 1 could not be read" in shown.out
 
 
 def test_a_folder_with_a_class_that_the_model_does_not_know_is_refused(

@@ -163,7 +163,7 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
     "a word among numbers": (
         "x.csv",
         "name,a,b\nowl,1,2\nox,3,big\n",
-        "class 'ox' contains 'big', which is not a number",
+        "class 'ox' contains 'big' in the column 'b', which is not a number; write one there",
     ),
     "not finite": ("x.csv", "name,a,b\nowl,1,nan\nox,3,4\n", "descriptor of class 'owl' holds NaN or infinity"),
     "all zero": ("x.csv", "name,a,b\nowl,0,0\nox,3,4\n", "descriptor of class 'owl' is all zero"),

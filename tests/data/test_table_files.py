@@ -212,7 +212,10 @@ def parquet_with_dates(folder: Path) -> Path:
     [
         (csv_text("1,2,3\n4,5,6\n"), "the first column must contain class names"),
         (csv_text("okapi,1,2\nzebra,1\n"), "class 'zebra' has 1 values, the first 2"),
-        (csv_text("okapi,1,2\nzebra,1,tall\n"), "class 'zebra' contains 'tall', which is not a number"),
+        (
+            csv_text("okapi,1,2\nzebra,1,tall\n"),
+            "class 'zebra' contains 'tall' in the column .*, which is not a number; write one there",
+        ),
         (csv_text("okapi,1,2\nokapi,3,4\n"), "class name 'okapi' occurs twice"),
         (csv_text("name,size\n"), "contains no rows"),
         (csv_text(""), "contains no rows"),
@@ -224,7 +227,10 @@ def parquet_with_dates(folder: Path) -> Path:
         (json_text('{"okapi": 5}'), "class 'okapi' must be a list of numbers"),
         (json_text('{"okapi": null}'), "class 'okapi' must be a list of numbers"),
         (json_text('{"okapi": "123"}'), "class 'okapi' must be a list of numbers"),
-        (json_text('{"okapi": [1, "tall"]}'), "class 'okapi' contains 'tall', which is not a number"),
+        (
+            json_text('{"okapi": [1, "tall"]}'),
+            "class 'okapi' contains 'tall' in the column .*, which is not a number; write one there",
+        ),
         (json_text('{"okapi": [1, [2]]}'), "class 'okapi' contains .*which is not a number"),
         (json_text('{"okapi": [1], "zebra": [1, 2]}'), "class 'zebra' has 2 values, the first 1"),
         (json_text('{"okapi": [1' + "0" * 400 + "]}"), "class 'okapi' contains .*which is not a number"),

@@ -60,12 +60,21 @@ def test_a_finished_run_with_other_settings_is_not_mistaken_for_this_one(experim
 
 def test_a_run_interrupted_before_its_result_is_written_can_be_resumed(experiment, tmp_path, monkeypatch):
     whole = run_continual(experiment(), tmp_path / "whole").document
-    with monkeypatch.context() as interrupted, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as interrupted:
         interrupted.setattr(streams, "new_run", Mock(side_effect=KeyboardInterrupt))
-        run_continual(experiment(), tmp_path / "run")
+        with pytest.raises(KeyboardInterrupt):
+            run_continual(experiment(), tmp_path / "run")
     resumed = run_continual(experiment(), tmp_path / "run", resume=True).document
     assert (resumed["scores"], resumed["matrix"]) == (whole["scores"], whole["matrix"])
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["result.json", "state.safetensors"]
+
+
+def test_what_a_run_killed_at_the_very_end_leaves_is_swept(experiment, tmp_path):
+    run_continual(experiment(), tmp_path)
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "logits-00.npy").write_bytes(b"")
+    run_continual(experiment(), tmp_path, resume=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["result.json", "state.safetensors"]
 
 
 def test_images_with_an_encoder_drawn_by_the_seed_give_the_same_run_twice(experiment, data, tmp_path):

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
@@ -71,6 +72,7 @@ _SECONDS = 1.5  # that a command has to stop
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command. A user error prints one line on stderr and exits with code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # Pillow's, of large pictures
     try:
         with _stoppable(), nullcontext() if launch().rank == 0 else _silence():
             _dispatch(arguments)

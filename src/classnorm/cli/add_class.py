@@ -26,9 +26,10 @@ class AddClass(Command):
     Notes:
       The new model is a folder like the old one, with the same encoder and
       calibration, for predict, explain, export and serve. A class that the model
-      knows already, in whatever spelling, is left as it is. If the classes of the
-      model were described in words, FILE may hold names or sentences, in any
-      format of classnorm describe; they are encoded like those of the training.
+      knows already, in whatever spelling, is left as it is; with another
+      descriptor it is an error. If the classes of the model were described in
+      words, FILE may hold names or sentences, in any format of classnorm describe;
+      they are encoded like those of the training.
     """
 
     model: ModelArgument

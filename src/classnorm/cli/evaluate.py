@@ -113,7 +113,8 @@ class Evaluate(Command):
         n_seen = int(sides.is_seen.sum())
         rest = f"; {len(skipped)} could not be read" if skipped else ""
         print(
-            f"{right.sum()} of {len(read)} images right: {n_seen} of seen, {len(read) - n_seen} of unseen classes{rest}"
+            f"{right.sum()} of {len(read)} images right; {n_seen} are of seen, {len(read) - n_seen} of unseen "
+            f"classes{rest}"
         )
 
     def _print(self, scorer: Scorer, sides: SideScores, name: str, facts: dict[str, Any]) -> None:

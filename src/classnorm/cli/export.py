@@ -13,7 +13,7 @@ from classnorm.cli.console import notice, print_json
 from classnorm.cli.options import Command, Flag, ModelArgument, OutputOptions, optional
 from classnorm.encoders import recorded_encoder
 from classnorm.errors import ConfigError
-from classnorm.results.run_folder import model_files, read_encoder
+from classnorm.results.run_folder import encoder_file, model_files, read_encoder
 
 _HINT = """
   session = onnxruntime.InferenceSession("{file}")
@@ -54,6 +54,11 @@ class Export(Command):
         if self.file.suffix != ".onnx":
             raise ConfigError(f"{self.file}: the name of an ONNX file must end in .onnx")
         model_files(self.model)  # must exist
+        if self.encoder_inside and not encoder_file(self.model).is_file():
+            raise ConfigError(
+                f"{self.model}: trained on features, so it knows no encoder; leave out --encoder-inside, or train with "
+                "--images"
+            )
         from classnorm.scoring import Scorer  # PyTorch
         from classnorm.scoring.onnx_export import export_onnx
 

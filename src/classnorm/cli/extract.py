@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from classnorm.cli.console import notice, print_json, stage_progress
+from classnorm.cli.console import counted, notice, print_json, stage_progress
 from classnorm.cli.image_options import ImageOptions, notice_skipped
 from classnorm.cli.options import Command, DataOptions, Flag, OutputOptions, check_positive, optional
 from classnorm.cli.run_options import DeviceOption
@@ -181,5 +181,5 @@ class Extract(Command):
         elif result.missing:
             hint = "use --descriptions FILE or --like DATA, or add these arrays"
             verdict = f"not yet a dataset for train: {', '.join(result.missing)} missing; {hint}"
-        summary = f"{result.images} images, {encoder.maps or encoder.d_z} dimensions, {rate:.1f} images/s"
+        summary = f"{counted(result.images, 'image')}, {encoder.maps or encoder.d_z} dimensions, {rate:.1f} images/s"
         notice(f"wrote {self.out}: {summary}", verdict, quiet=self.output.quiet)

@@ -13,6 +13,7 @@ from classnorm.cli.console import stage_progress
 from classnorm.cli.image_options import notice_skipped
 from classnorm.cli.options import optional
 from classnorm.cli.run_options import DeviceOption
+from classnorm.data.bundle import read_npz, texts
 from classnorm.data.folder import is_folder_bundle, read_store
 from classnorm.data.images import list_images
 from classnorm.data.table_files import read_features
@@ -35,9 +36,16 @@ class Inputs(NamedTuple):
     """Rows of features."""
 
     names: list[str] | None
-    """Of the images; None for features."""
+    """Of the images, if they are known."""
     features: Any
     """[n, d_z], an array or a `RowStore`."""
+
+
+def _image_names(path: Path, rows: int) -> list[str] | None:
+    """The images that the features in a file were made of, if it has their names."""
+    files = read_npz(path, (), ("image_files",)) if path.suffix.lower() == ".npz" else {}
+    names = texts(files["image_files"], str(path)) if files else []
+    return names if names and len(names) == rows else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +87,12 @@ class InputOptions:
             return Inputs(None, read_store(paths[0]))
         images: dict[str, Path] = {}
         for path in paths:
+            if not path.exists():
+                raise DataError(f"{path}: no such file or folder")
             found = list_images(path)
             if found is None and len(paths) == 1:
-                return Inputs(None, read_features(path))
+                features = read_features(path)
+                return Inputs(_image_names(path, len(features)), features)
             if found is None:
                 raise DataError(f"{path}: not an image; of several paths all must be images or folders of them")
             inside = len(paths) > 1 and path.is_dir()  # names must tell the folders apart
@@ -100,7 +111,7 @@ class InputOptions:
         skipped = {name: reason for name, reason in zip(images, reasons, strict=True) if reason}
         if len(skipped) == len(images):
             name, reason = next(iter(skipped.items()))
-            raise DataError(f"{where}: none of {len(images)} images can be read, first {name}: {reason}")
+            raise DataError(f"{where}: no image of {len(images)} can be read, first {name}: {reason}")
         notice_skipped(skipped, quiet)
         return Inputs([name for name in images if name not in skipped], features)
 

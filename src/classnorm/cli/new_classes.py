@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from classnorm.cli.console import notice
+from classnorm.cli.console import counted, notice
 from classnorm.data.descriptions import Descriptions, read_descriptions
 from classnorm.data.table_files import read_descriptors
 from classnorm.encoders.describing import describe, recorded_text_encoder
@@ -38,7 +38,8 @@ def with_new_classes(scorer: Scorer, path: Path, quiet: bool) -> Scorer:
         table = dict(zip(content.names, content.table, strict=True))
     more = scorer.add_classes(table, str(path))
     new = len(more.class_names) - len(scorer.class_names)
-    notice(f"{new} new class{'es' * (new != 1)} from {path}", quiet=quiet)
+    known = f"; {len(table) - new} known already" if new < len(table) else ""
+    notice(f"{counted(new, 'new class')} from {path}{known}", quiet=quiet)
     return more
 
 

@@ -155,10 +155,10 @@ def match_names(names: Sequence[str], source: str, known: Sequence[str], where: 
     missing = [name for name, indices in zip(names, matches, strict=True) if not indices]
     if missing:
         near = nearest(_key(missing[0]), loose)
-        hint = f"did you mean {known[loose[near][0]]!r}? " if near is not None else ""
+        hint = f"did you mean {known[loose[near][0]]!r}? Add" if near is not None else "add"
         rest = f" and of {len(missing) - 1} more ({_some(missing[1:])})" if len(missing) > 1 else ""
         raise DataError(
-            f"{where}: no description of the class {missing[0]!r}{rest} of {source}; {hint}Add it, or correct the name"
+            f"{where}: no description of the class {missing[0]!r}{rest} of {source}; {hint} it, or correct the name"
         )
     for name, indices in zip(names, matches, strict=True):
         if len(indices) > 1:

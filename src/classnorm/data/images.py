@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+import textwrap
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -98,7 +99,9 @@ def read_images(
             return "no such file"
         except Exception as error:  # Pillow raises many types on a damaged file
             reason = "not an image" if isinstance(error, UnidentifiedImageError) else str(error)
-            return " ".join(reason.split())[:100] or type(error).__name__
+            if isinstance(error, Image.DecompressionBombError):
+                reason = "more than 178 megapixels; make it smaller"
+            return textwrap.shorten(reason, 100, placeholder="…") or type(error).__name__
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         waiting: deque[Future[npt.NDArray[np.uint8] | str]] = deque()
@@ -289,20 +292,20 @@ def _csv(path: Path) -> ImageTable:
     position = {name: i for i, name in enumerate(names)}
     labels = np.array([position[label] for _, label, *_ in rows], dtype=np.int64)
     table = ImageTable(path.stem, tuple(image for image, *_ in rows), labels, names, path.parent)
-    return replace(table, split=_named_split(path, labels, [row[2] for row in rows])) if has_split else table
+    return replace(table, split=_named_split(path, labels, rows)) if has_split else table
 
 
-def _named_split(path: Path, labels: IntArray, cells: Sequence[str]) -> Split:
+def _named_split(path: Path, labels: IntArray, rows: Sequence[Sequence[str]]) -> Split:
     """The split that a column states; whether a test image is of a seen class follows from the training images."""
     words = {"train": True, "training": True, "test": False, "test_seen": False, "test_unseen": False}
-    unknown = [cell for cell in cells if cell.casefold() not in words]
-    if unknown:
-        raise DataError(f"{path}: split is {unknown[0]!r} on a line; it must be train or test")
-    is_train = np.array([words[cell.casefold()] for cell in cells], dtype=bool)
+    for image, _, word in rows:
+        if word.casefold() not in words:
+            raise DataError(f"{path}: the split of {image} is {word!r}; it must be train or test")
+    is_train = np.array([words[word.casefold()] for *_, word in rows], dtype=bool)
     if not is_train.any():
         raise DataError(f"{path}: no line has the split train")
     is_unseen = ~np.isin(labels, labels[is_train])
-    stated = np.array([cell.casefold() for cell in cells])
+    stated = np.array([cell.casefold() for *_, cell in rows])
     wrong = np.flatnonzero(((stated == "test_seen") & is_unseen) | ((stated == "test_unseen") & ~is_unseen))
     if len(wrong):
         problem = "no training image" if is_unseen[wrong[0]] else "training images"

@@ -312,20 +312,28 @@ def matrix(
         for i, row in enumerate(rows):
             for j, value in enumerate(row):
                 if value is None or not str(value).strip():
-                    column = repr(columns[j]) if columns and j < len(columns) else f"{j + 1} of {len(row)}"
                     raise DataError(
-                        f"{path}: {_row(i, names)} has no number in the column {column}; fill in the empty cell"
+                        f"{path}: {_row(i, names)} has no number in the column {_column(j, row, columns)}; fill in the "
+                        "empty cell"
                     ) from None
                 if not is_number(value):
-                    shown = shortened(value)
-                    hint = "; convert text to descriptors with `classnorm describe`" if names else ""
-                    raise DataError(f"{path}: {_row(i, names)} contains {shown}, which is not a number{hint}") from None
+                    is_text = names and 2 * sum(map(is_number, row)) < len(row)
+                    hint = "convert text to descriptors with `classnorm describe`" if is_text else "write one there"
+                    cell = f"{shortened(value)} in the column {_column(j, row, columns)}"
+                    raise DataError(
+                        f"{path}: {_row(i, names)} contains {cell}, which is not a number; {hint}"
+                    ) from None
         raise
 
 
 def shortened(cell: object) -> str:
     """A cell as messages show it."""
-    return textwrap.shorten(repr(cell), 60, placeholder="…")
+    words = textwrap.shorten(repr(cell), 60, placeholder="…")
+    return words if len(words) > 1 else f"{repr(cell)[:59]}…"  # of one long word nothing is left
+
+
+def _column(column: int, row: Sequence[Any], names: Sequence[str] | None) -> str:
+    return repr(names[column]) if names and column < len(names) else f"{column + 1} of {len(row)}"
 
 
 def _row(row: int, names: list[str] | None) -> str:

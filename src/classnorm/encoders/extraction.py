@@ -182,7 +182,7 @@ def _readable(
     """The finished table of the readable images, and why the others cannot be read."""
     rows = np.flatnonzero(reasons == "")
     if not len(rows):
-        raise DataError(f"{table.name}: none of {len(table)} images can be read, first {table.files[0]}: {reasons[0]}")
+        raise DataError(f"{table.name}: no image of {len(table)} can be read, first {table.files[0]}: {reasons[0]}")
     skipped = {table.files[row]: str(reasons[row]) for row in np.flatnonzero(reasons != "")}
     readable = finish(table.take(rows) if len(rows) < len(table) else table)
     provenance = {

@@ -198,7 +198,13 @@ def refreshed(
         return False
     if key != (provenance.get("images"), provenance.get("encoder")) or (strict and "skipped" in provenance):
         return False
-    readable = finish(table.take(np.flatnonzero(np.isin(table.files, texts(content["image_files"])))))
+    # The images are the same, but their names need not be: they are relative to a folder or to a CSV file.
+    count = len(content["features"])
+    named = np.isin(table.files, texts(content["image_files"]))
+    rows = np.arange(count) if count == len(table) else np.flatnonzero(named)
+    if len(rows) != count:
+        return False
+    readable = finish(table.take(rows))
     dataset = readable.dataset(
         content["features"],
         str(bundle),

@@ -153,6 +153,7 @@ def run_continual(
     make_folder(folder)
     with locked(folder):
         if resume and result_file(folder).is_file() and (result := _read(experiment, folder)):
+            shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # of a process killed at the very end
             return result
         import torch
 

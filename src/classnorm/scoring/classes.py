@@ -42,8 +42,8 @@ def described(scorer: Scorer, descriptors: Mapping[str, npt.ArrayLike], where: s
         elif not np.allclose(table[i], scorer.descriptors[position[name]], rtol=1e-4, atol=1e-6):
             spelling = f" (as {name!r})" if name != given[i] else ""
             raise DataError(
-                f"{where}: class {given[i]!r} is known to the model{spelling} with another descriptor; rename the "
-                "new one"
+                f"{where}: class {given[i]!r} is known to the model{spelling} with another descriptor; leave it "
+                "out or, if it is another class, rename it"
             )
     if not new and not scorer.undescribed.intersection(names):
         return scorer

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 
 from classnorm.data.dataset import FloatArray, check_features
+from classnorm.data.descriptions import respelled
 from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError, ModelWarning, unknown_name
 from classnorm.methods import FitJob, MethodConfig, ProductModel, ZeroShotModel
@@ -395,7 +396,8 @@ class Scorer:
         return cast(Self, adapted(self, placed)) if len(rows) else self
 
     def _known(self, names: Sequence[str]) -> Sequence[str]:
-        known = set(self.class_names)
+        """The names as the scorer spells them."""
+        names, known = respelled(names, self.class_names), set(self.class_names)
         unknown = next((name for name in names if name not in known), None)
         if unknown is not None:
             raise unknown_name("class", unknown, self.class_names)
@@ -404,7 +406,8 @@ class Scorer:
     def only(self, names: Sequence[str]) -> Self:
         """A scorer restricted to the named classes, in this order."""
         position = {name: i for i, name in enumerate(self.class_names)}
-        index = np.array([position[name] for name in dict.fromkeys(self._known(names))], dtype=np.int64)
+        names = self._known(names)
+        index = np.array([position[name] for name in dict.fromkeys(names)], dtype=np.int64)
         return replace(
             self,
             class_names=tuple(self.class_names[i] for i in index),
