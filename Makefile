@@ -7,15 +7,14 @@ READY := $(VENV)/.ready
 RUNS := runs/demo
 REPORT := report
 
-.PHONY: run serve test test-all smoke test-fast test-portable browser lint docs bench fuzz chaos mutation clean
+.PHONY: run serve test test-all smoke test-portable browser lint docs bench fuzz chaos mutation clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run            train on the embedded dataset without and with Class Normalization, write $(REPORT)/"
 	@echo "make serve          train on the embedded dataset in seconds, open a page for it on http://127.0.0.1:8000"
 	@echo "make test           run the tests"
-	@echo "make test-all       run the long ones too: a browser, examples, kills; the wheel and the lowest versions"
-	@echo "make test-fast      run the tests that take less than 5 seconds each"
+	@echo "make test-all       run the slow ones too: a browser, examples, kills; the wheel and the lowest versions"
 	@echo "make test-portable  repeat the numerical tests under other instruction sets and thread counts"
 	@echo "make browser        install Chromium for the tests of pages (Debian and Ubuntu, as root)"
 	@echo "make lint           ruff, mypy, import-linter, duplicate code"
@@ -53,13 +52,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10 --dist loadfi
 	-n $$($(BIN)/python -c "import os; print(min(4, os.cpu_count() or 1))")
 
 test: $(READY)
-	$(PYTEST) -m "not long"
-
-test-fast: $(READY)
 	$(PYTEST) -m "not slow and not long"
 
 test-all: test smoke
-	$(PYTEST) -m long
+	$(PYTEST) -m "slow or long"
 
 # The wheel without the repository, with the current and with the lowest versions of what it needs.
 smoke: $(READY)
