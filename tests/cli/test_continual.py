@@ -56,6 +56,7 @@ def test_validation_tasks_choose_what_is_not_given(classnorm, bundle, tmp_path):
     assert saved["stream"]["part"] == [2, None]
 
 
+@pytest.mark.slow
 def test_hard_streams_are_recorded_and_have_sections_of_their_own(classnorm, bundle, tmp_path):
     hard = ["--blurry", "0.4", "--late-attributes", "0.5", "--rows-at-once", "8"]
     for flags, folder in ((hard, "hard"), ([], "plain")):
@@ -91,6 +92,7 @@ def test_the_wide_grid_is_for_penalties(classnorm, bundle, tmp_path):
     assert outcome.code == 2 and "agem has no penalty" in outcome.err
 
 
+@pytest.mark.slow
 def test_the_analytic_strategy_chooses_its_bias(classnorm, bundle, tmp_path):
     arguments = ["--strategy", "analytic", "--tasks", "4", "--validation-tasks", "2", "--jobs", "1", "--quiet"]
     outcome = classnorm("continual", bundle, *arguments, "--json", "--out", tmp_path)

@@ -114,6 +114,7 @@ def loaded(commands, folder):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_no_help_loads_pytorch(tmp_path):
     for arguments, (code, error, heavy) in zip(HELP, loaded(HELP, tmp_path), strict=True):
         assert (code, error, heavy) == (0, "", []), arguments

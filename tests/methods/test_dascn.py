@@ -50,6 +50,7 @@ def recovered(game, descriptors):
     return float((nearest == labels).float().mean())
 
 
+@pytest.mark.slow
 def test_generated_rows_tell_their_descriptors_and_less_so_without_the_consistency_loss():
     shares = []
     for weight in (1.0, 0.0):

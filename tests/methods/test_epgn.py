@@ -56,6 +56,7 @@ def test_unseen_classes_are_recognised_far_above_chance(small_dataset):
     assert result.seen > 20  # chance is 2.5 %
 
 
+@pytest.mark.slow
 def test_episodes_raise_the_accuracy_on_classes_without_rows(uneven):
     """Least squares fits all dimensions alike; only telling held-out classes apart teaches which of them count."""
 

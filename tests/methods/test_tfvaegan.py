@@ -118,6 +118,7 @@ def test_decoder_and_feedback_have_their_own_learning_rates(small_dataset):
         assert largest == pytest.approx(rate, rel=0.1)
 
 
+@pytest.mark.slow
 def test_unseen_classes_are_recognised_far_above_chance(small_dataset):
     rows = small_dataset.test_rows
     scorer = fit(small_dataset, "tfvaegan", **QUICK)

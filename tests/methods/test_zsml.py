@@ -146,6 +146,7 @@ def rise_on_the_query(game):
     return np.mean(rises)
 
 
+@pytest.mark.slow
 def test_steps_on_the_support_cost_other_classes_least_from_meta_trained_weights(small_dataset):
     """These steps make the classes of the support more likely, at the cost of those of the query."""
     quick = {"hidden": 64, "noise": 20, "epochs": 5, "tasks": 24, "classifier_lr": 1e-2, "classifier_epochs": 5}
