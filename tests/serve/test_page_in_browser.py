@@ -175,7 +175,8 @@ def test_a_picture_of_no_class_is_called_unknown(visit, serve, letters, folder):
 
 def test_samples_of_unseen_classes_are_one_click_away(visit):
     page = visit()
-    page.evaluate("let x = 1; Math.random = () => (x = (16807 * x) % 2147483647) / 2147483647")  # the same six each time
+    # The same six each time.
+    page.evaluate("let x = 1; Math.random = () => (x = (16807 * x) % 2147483647) / 2147483647")
     page.get_by_role("button", name="Try some").press("Enter")
     expect(page.locator(".card > .bars")).to_have_count(6)
     assert page.locator(".card .right").count() >= 2  # chance is 1 in 426 each
