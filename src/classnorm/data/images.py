@@ -298,14 +298,14 @@ def _csv(path: Path) -> ImageTable:
 def _named_split(path: Path, labels: IntArray, rows: Sequence[Sequence[str]]) -> Split:
     """The split that a column states; whether a test image is of a seen class follows from the training images."""
     words = {"train": True, "training": True, "test": False, "test_seen": False, "test_unseen": False}
-    for image, _, word in rows:
-        if word.casefold() not in words:
+    stated = np.array([word.casefold() for *_, word in rows])
+    for (image, _, word), folded in zip(rows, stated, strict=True):
+        if folded not in words:
             raise DataError(f"{path}: the split of {image} is {word!r}; it must be train or test")
-    is_train = np.array([words[word.casefold()] for *_, word in rows], dtype=bool)
+    is_train = np.array([words[word] for word in stated], dtype=bool)
     if not is_train.any():
         raise DataError(f"{path}: no line has the split train")
     is_unseen = ~np.isin(labels, labels[is_train])
-    stated = np.array([cell.casefold() for *_, cell in rows])
     wrong = np.flatnonzero(((stated == "test_seen") & is_unseen) | ((stated == "test_unseen") & ~is_unseen))
     if len(wrong):
         problem = "no training image" if is_unseen[wrong[0]] else "training images"
