@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
-import textwrap
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -101,7 +100,8 @@ def read_images(
             reason = "not an image" if isinstance(error, UnidentifiedImageError) else str(error)
             if isinstance(error, Image.DecompressionBombError):
                 reason = "more than 178 megapixels; make it smaller"
-            return textwrap.shorten(reason, 100, placeholder="…") or type(error).__name__
+            reason = " ".join(reason.split())
+            return (reason if len(reason) <= 100 else f"{reason[:99]}…") or type(error).__name__
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         waiting: deque[Future[npt.NDArray[np.uint8] | str]] = deque()
