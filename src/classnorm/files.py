@@ -19,7 +19,7 @@ from filelock import BaseFileLock, FileLock
 
 from classnorm.errors import OutputError
 
-__all__ = ["cache_folder", "digest", "locked", "make_folder", "replacing", "write_json", "write_text"]
+__all__ = ["cache_folder", "digest", "locked", "locked_folder", "make_folder", "replacing", "write_json", "write_text"]
 
 
 _MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]  # processes of others have other numbers
@@ -61,6 +61,21 @@ def locked(path: Path) -> Iterator[None]:
             with suppress(OSError):
                 name.unlink()  # while it is held: nobody can hold one that is not on the disk
         lock.release()
+
+
+@contextmanager
+def locked_folder(path: Path) -> Iterator[None]:
+    """Create a folder and hold its lock; after an error, new folders that are still empty are removed."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        make_folder(path)
+        with locked(path):
+            yield
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def _is_on_disk(lock: BaseFileLock, path: Path) -> bool:

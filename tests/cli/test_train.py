@@ -163,6 +163,14 @@ def test_a_flag_of_another_method_is_refused(capsys, bundle):
     assert "gamma" in capsys.readouterr().err
 
 
+def test_a_method_that_refuses_the_data_leaves_no_folders(capsys, bundle, tmp_path):
+    with pytest.raises(SystemExit) as caught:
+        main(["train", str(bundle), "--method", "clip", "--out", str(tmp_path / "new" / "runs")])
+    assert caught.value.code == 2
+    assert "clip compares images and text of one model" in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
+
+
 def test_the_table_goes_to_stdout_and_progress_to_stderr(capsys, bundle, tmp_path):
     main(["train", str(bundle), *QUICK, "--calibration", "none", "--out", str(tmp_path)])
     out, err = capsys.readouterr()

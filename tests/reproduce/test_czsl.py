@@ -74,7 +74,7 @@ def test_arms_with_and_without_cn_differ_in_nothing_else(reproduce, tiny, tmp_pa
     arms = {arm.label: arm for arm in czsl.ARMS}
     for arm in arms.values():
         if arm.class_norm:
-            [cn], [plain] = (czsl._experiments(reproduction, tiny.dataset, a) for a in (arm, arms[arm.model]))
+            [cn], [plain] = (czsl.arm_experiments(reproduction, tiny.dataset, a) for a in (arm, arms[arm.model]))
             assert cn.config.as_dict() | {"class_norm": False} == plain.config.as_dict()
             assert (cn.seed, cn.part, cn.stream.checksum) == (plain.seed, plain.part, plain.stream.checksum)
 

@@ -36,7 +36,7 @@ from classnorm.cluster import Cluster
 from classnorm.data import ZeroShotDataset
 from classnorm.documents import read_json
 from classnorm.errors import ClassNormError, ConfigError, DivergedError
-from classnorm.files import locked, make_folder, replacing, write_json
+from classnorm.files import locked_folder, make_folder, replacing, write_json
 from classnorm.plugins import LoadedPlugins
 from classnorm.progress import OnProgress, Progress
 
@@ -296,8 +296,7 @@ def perform(task: Task, folder: Path, threads: int | None) -> None:
         import torch
 
         torch.set_num_threads(threads)
-    make_folder(folder)
-    with locked(folder):
+    with locked_folder(folder):
         if (folder / task.marker).is_file():
             return
         try:

@@ -16,7 +16,7 @@ import numpy as np
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.files import digest, locked, make_folder, write_json
+from classnorm.files import digest, locked_folder, write_json
 from classnorm.methods import FitContext, FitJob, MethodConfig, check_parallel, method_named
 from classnorm.metrics import GZSLScores, SideScores, side_gzsl_scores, side_predictions
 from classnorm.progress import Announce
@@ -79,7 +79,7 @@ def run(
     is. Waits for another process that runs in the same folder.
     Of `processes` that run an experiment together, only the first writes. Reports show the `label`.
     """
-    with locked(folder) if processes.is_first else nullcontext():
+    with locked_folder(folder) if processes.is_first else nullcontext():
         if processes.from_first(resume and _is_finished(experiment, folder)):
             if processes.is_first:
                 shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # of a process killed at the very end
@@ -90,8 +90,6 @@ def run(
         context = FitContext(pick_device(device), None, checkpoint, checkpoint_every, resume, processes=processes)
         from classnorm.scoring import fit_calibrated  # PyTorch
 
-        if processes.is_first:
-            make_folder(folder)
         fitted = fit_calibrated(experiment.job, context, announce)
         sides, scores = score(fitted.scorer, experiment.dataset, processes)
         document = _document(experiment, fitted, scores) | {

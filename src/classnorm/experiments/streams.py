@@ -18,7 +18,7 @@ from classnorm.data.images import files_below
 from classnorm.encoders import load_encoder
 from classnorm.errors import ConfigError, DataError
 from classnorm.experiments.experiment import dataset_record, versions
-from classnorm.files import cache_folder, digest, locked, make_folder, write_json
+from classnorm.files import cache_folder, digest, locked_folder, make_folder, write_json
 from classnorm.metrics import calibration_curves, continual_scores, side_scores
 from classnorm.progress import OnProgress
 from classnorm.results.numbers import json_number
@@ -150,8 +150,7 @@ def run_continual(
     With `resume`, a finished run of the same experiment is read instead, and an interrupted one continues after its
     last finished task.
     """
-    make_folder(folder)
-    with locked(folder):
+    with locked_folder(folder):
         if resume and result_file(folder).is_file() and (result := _read(experiment, folder)):
             shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # of a process killed at the very end
             return result

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from classnorm.continual import TaskStream, configure, read_image_split
 from classnorm.data import ZeroShotDataset
-from classnorm.experiments.streams import ContinualExperiment
+from classnorm.experiments.streams import ContinualExperiment, ImageMode
 from classnorm.experiments.validation_sequence import (
     VALIDATION_TASKS,
     Chosen,
@@ -34,6 +34,7 @@ __all__ = [
     "PROTOCOLS",
     "Arm",
     "Streams",
+    "arm_experiments",
     "curve_series",
     "czsl_curves",
     "czsl_table",
@@ -137,15 +138,17 @@ def stream_data(reproduction: Reproduction, benchmark: Benchmark) -> ZeroShotDat
     return replace(dataset, is_train=read_image_split(reproduction.image_split, dataset.image_files))
 
 
-def _experiments(reproduction: Reproduction, dataset: ZeroShotDataset, arm: Arm) -> list[ContinualExperiment]:
-    """One per seed, with the published settings."""
+def arm_experiments(
+    reproduction: Reproduction, dataset: ZeroShotDataset, arm: Arm, images: ImageMode | None = None, **settings: Any
+) -> list[ContinualExperiment]:
+    """One per seed, with the published settings and further ones, before any are chosen."""
+    if arm.class_norm is not None:
+        settings |= {"class_norm": arm.class_norm, "epochs": reproduction.effort.stream_epochs}
     experiments = []
     for seed in range(reproduction.effort.seeds):
-        changes: dict[str, Any] = {}
-        if arm.class_norm is not None:
-            changes = {"class_norm": arm.class_norm, "epochs": reproduction.effort.stream_epochs}
-        config = configure(TaskStream.make(dataset, None, seed), arm.strategy, **changes)
-        experiments.append(ContinualExperiment(dataset, arm.strategy, config, seed, part=(VALIDATION_TASKS, None)))
+        config = configure(TaskStream.make(dataset, None, seed), arm.strategy, **settings)
+        part = (VALIDATION_TASKS, None)
+        experiments.append(ContinualExperiment(dataset, arm.strategy, config, seed, part=part, images=images))
     return experiments
 
 
@@ -153,7 +156,7 @@ def _run(
     reproduction: Reproduction, benchmark: Benchmark, arm: Arm, protocol: Protocol, score: Selection = "mAUC"
 ) -> Streams:
     """Run an arm on the tasks after the validation sequence, which chooses its settings unless they are fixed."""
-    experiments = _experiments(reproduction, stream_data(reproduction, benchmark), arm)
+    experiments = arm_experiments(reproduction, stream_data(reproduction, benchmark), arm)
     stage = f"{benchmark.name}, {arm.label}: {PROTOCOLS[protocol]}"
     chosen: list[Chosen] = []
     if protocol != "fixed":

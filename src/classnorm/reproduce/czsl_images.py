@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.archives import read_npy, write_npy
-from classnorm.continual import ContinualConfig, Grid, TaskStream, configure
+from classnorm.continual import ContinualConfig, Grid
 from classnorm.data import ZeroShotDataset
 from classnorm.experiments.streams import ContinualExperiment
 from classnorm.experiments.validation_sequence import VALIDATION_TASKS, Chosen, default_grid, validated
@@ -28,6 +28,7 @@ from classnorm.reproduce.czsl import (
     CURVES,
     Arm,
     Streams,
+    arm_experiments,
     curve_series,
     pair_verdicts,
     score_cells,
@@ -143,19 +144,10 @@ def _plan(reproduction: Reproduction, dataset: ZeroShotDataset, arms: Sequence[I
 
 
 def _experiments(reproduction: Reproduction, dataset: ZeroShotDataset, arm: ImageArm) -> list[ContinualExperiment]:
-    """One per seed, before settings are chosen."""
-    experiments = []
-    for seed in range(reproduction.effort.seeds):
-        changes: dict[str, Any] = {}
-        if arm.class_norm is not None:
-            changes = {"class_norm": arm.class_norm, "epochs": reproduction.effort.stream_epochs}
-            if arm.inputs == "joint":
-                changes |= {"augment": True} | ({"memory_batch": _MEMORY_BATCH} if arm.strategy == "agem" else {})
-        config = configure(TaskStream.make(dataset, None, seed), arm.strategy, **changes)
-        images = reproduction.images if arm.inputs == "joint" else None
-        part = (VALIDATION_TASKS, None)
-        experiments.append(ContinualExperiment(dataset, arm.strategy, config, seed, part=part, images=images))
-    return experiments
+    if arm.inputs != "joint":
+        return arm_experiments(reproduction, dataset, arm)
+    memory = {"memory_batch": _MEMORY_BATCH} if arm.strategy == "agem" else {}
+    return arm_experiments(reproduction, dataset, arm, reproduction.images, augment=True, **memory)
 
 
 def _run(reproduction: Reproduction, name: str, dataset: ZeroShotDataset, arm: ImageArm) -> Streams:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from classnorm.errors import OutputError
-from classnorm.files import locked, make_folder
+from classnorm.files import locked_folder
 from classnorm.results.run_folder import ENCODER
 from classnorm.serve.errors import RequestError
 from classnorm.serve.models import Served
@@ -31,8 +31,7 @@ def save_model(served: Served, visit: Visit, name: Any, settings: ServeSettings)
         raise RequestError(403, "this server saves no models: it was started without a folder for them")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RequestError(400, "name must have 1 to 64 letters, digits, - or _, and start with a letter or digit")
-    make_folder(folder)
-    with locked(folder):
+    with locked_folder(folder):
         for left in folder.glob(f"{_PREFIX}*"):  # by a server that was killed
             shutil.rmtree(left, ignore_errors=True)
         if (folder / name).exists():
