@@ -68,8 +68,8 @@ def locked_folder(path: Path) -> Iterator[None]:
     """Create a folder and hold its lock; after an error, new folders that are still empty are removed."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
-        make_folder(path)
         with locked(path):
+            make_folder(path)
             yield
     except BaseException:
         for folder in missing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -73,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run a command. A user error prints one line on stderr and exits with code 2."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # Pillow's, of large pictures
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # a cache that cannot be written is no concern of the user
     try:
         with _stoppable(), nullcontext() if launch().rank == 0 else _silence():
             _dispatch(arguments)

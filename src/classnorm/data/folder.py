@@ -73,7 +73,7 @@ class ShardRecord(TypedDict):
 
 def is_folder_bundle(path: Path) -> bool:
     """Whether the folder is a complete folder bundle."""
-    return (path / MANIFEST).is_file()
+    return path.is_dir() and (path / MANIFEST).is_file()
 
 
 def load_folder(path: Path, memory: float = MEMORY) -> ZeroShotDataset:

@@ -115,7 +115,7 @@ def calibration_plot(groups: Sequence[Group], styles: Mapping[str, Style], kind:
     for axes, name in zip(panels, ("harmonic", "unseen", "seen"), strict=True):
         for label, curve in curves.items():
             _draw_calibration(axes, curve, name, styles[label])
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, max(1, axes.get_ylim()[1]))
         axes.set_ylabel(f"{SCORES[name][0]} (%)")
         plain(axes)
     panels[0].set_title(f"Test and validation scores against the {kind}", fontsize=10)
@@ -125,7 +125,7 @@ def calibration_plot(groups: Sequence[Group], styles: Mapping[str, Style], kind:
 
 
 def _draw_calibration(axes: Axes, curves: GroupCurves, name: str, style: Style) -> None:
-    marks: dict[str, Any] = {"marker": style.marker, "markersize": 4, "markevery": 10}
+    marks: dict[str, Any] = {"marker": style.marker, "markersize": 4, "markevery": 10, "clip_on": False}
     for part, dash in ((curves.test, "-"), (curves.validation, "--")):
         if part is not None:
             axes.plot(part.value, getattr(part, name), dash, color=style.color, linewidth=1.5, **marks)
