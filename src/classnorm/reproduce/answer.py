@@ -114,6 +114,7 @@ _HEADINGS: dict[Judgement, str] = {
     "holds weakly": "Hold in part or weakly",
     "does not hold": "Do not hold",
 }
+_FEW = 4  # verdicts of a claim whose numbers are quoted
 _OVERALL = (
     "A claim holds here if it holds in all settings, weakly if it holds at least weakly in more than half of them. "
     f"Seen scores are {SCORINGS['calibrated']}; in parentheses: {SCORINGS['released']}. All claims and the rule for a "
@@ -168,4 +169,7 @@ def _numbers(question: Question, verdicts: Sequence[Verdict]) -> str:
         low, high = min(differences), max(differences)
         ends = signed(low) if signed(low) == signed(high) else f"{signed(low)} to {signed(high)}"
         return f"; {question.unit} {ends}"
-    return "; " + "; ".join(f"{v.dataset}: {v.measured}" for v in verdicts) if len(verdicts) <= 4 else ""
+    if len(verdicts) > _FEW:
+        return ""
+    examples = "; ".join(f"{v.dataset}: {v.measured}" for v in verdicts[:2])
+    return f"; {'for example ' if len(verdicts) > 2 else ''}{examples}"
