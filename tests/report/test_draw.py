@@ -120,3 +120,14 @@ def test_bars_stand_on_one_another():
     assert [bar.get_height() for bar in upper] == [3.0, 4.0]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["one", "two"]
     assert lower[0].get_facecolor() != upper[0].get_facecolor()
+
+
+def test_a_logarithmic_axis_of_steps_has_powers_of_ten():
+    line = Series("a", "", [1, 2, 11, 301], [1.0, 2.0, 3.0, 4.0])
+    [axes] = draw(Plot("p", "lines", "title", "iteration", "y", [line], log_x=True)).axes
+    low, high = axes.get_xlim()
+    assert [axes.xaxis.get_major_formatter()(tick) for tick in axes.get_xticks() if low <= tick <= high] == [
+        "1",
+        "10",
+        "100",
+    ]

@@ -94,7 +94,9 @@ def _lines(axes: Axes, plot: Plot, styles: Mapping[str, Style]) -> None:
         axes.plot(series.x, series.y, label=wrapped(series.label), markersize=4, markevery=every, **look)
         if series.low is not None and series.high is not None:
             axes.fill_between(series.x, series.low, series.high, color=style.color, alpha=0.15, linewidth=0)
-    if all(value.is_integer() for series in plot.series for value in map(float, series.x)):
+    if plot.log_x:
+        axes.xaxis.set_major_formatter("{x:g}")
+    elif all(value.is_integer() for series in plot.series for value in map(float, series.x)):
         whole_ticks(axes)
     if plot.limits:
         axes.set_ylim(*plot.limits)
