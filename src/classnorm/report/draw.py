@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,7 @@ _DASHES: dict[str, Any] = {
     "plain": (0, (4, 1.5)),
 }
 _BOX = "#C9DCEB"
+_BROWN = "#7F4F24"
 _NUMBERED = 15  # a heat map with more rows shows no numbers
 _LETTER, _LINE = 3.9, 8.5  # width of a letter and height of a line at a font size of 7, in points
 
@@ -85,10 +87,10 @@ def draw(plot: Plot, styles: Mapping[str, Style] = {}) -> Figure:
 
 
 def _lines(axes: Axes, plot: Plot, styles: Mapping[str, Style]) -> None:
+    others = _other_looks(plot)
     for series in plot.series:
-        marker = "o" if series.model == "measured" else ""
-        standard = Style(_MODELS.get(series.model, _BLUE), _DASHES.get(series.variant, "-"), marker)
-        style = styles.get(series.model, standard)
+        color, marker = others.get(series.model) or (_MODELS[series.model], "o" if series.model == "measured" else "")
+        style = styles.get(series.model, Style(color, _DASHES.get(series.variant, "-"), marker))
         look = {"color": style.color, "linestyle": style.dash, "linewidth": 1.4, "marker": style.marker}
         every = max(1, len(series.x) // 10)
         axes.plot(series.x, series.y, label=wrapped(series.label), markersize=4, markevery=every, **look)
@@ -100,6 +102,15 @@ def _lines(axes: Axes, plot: Plot, styles: Mapping[str, Style]) -> None:
         whole_ticks(axes)
     if plot.limits:
         axes.set_ylim(*plot.limits)
+
+
+def _other_looks(plot: Plot) -> dict[str, tuple[str, str]]:
+    """Colour and marker of the models that have no colour of their own: colours that no other line of the plot has."""
+    models = dict.fromkeys(series.model for series in plot.series)
+    taken = {_MODELS[model] for model in models if model in _MODELS}
+    free = [color for color in (*COLORS, _BROWN, "0.5") if color not in taken]
+    looks = [(color, marker) for marker in ("", "s", "^", "D") for color in free]
+    return dict(zip((model for model in models if model not in _MODELS), itertools.cycle(looks), strict=False))
 
 
 def _heatmap(plot: Plot) -> Figure:

@@ -353,8 +353,9 @@ def czsl_curves(numbers: Mapping[str, Any]) -> Artifact:
 
 
 def curve_series(curves: Sequence[Mapping[str, Any]], setting: Setting, score: str) -> Iterator[Series]:
+    arms = {curve["arm"] for curve in curves}
     for curve in curves:
         if (curve["setting"], curve["score"]) == (setting.name, score):
             arm = curve["arm"]
-            variant = "+ CN" if arm.endswith(" + CN") else "plain"
+            variant = "+ CN" if arm.endswith(" + CN") or f"{arm} + CN" not in arms else "plain"
             yield Series(arm, arm.removesuffix(" + CN"), curve["x"], curve["y"], variant=variant)
