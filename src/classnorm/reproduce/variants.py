@@ -148,7 +148,7 @@ RIVAL_ROWS = (
     Variant("Kernel prototypes (ours)", method="kernel", seeds=1),
 )
 """These systems and our own method, in one run each."""
-_LONG = {"relationnet": 0.05, "cvc": 0.01}  # shares that take about half an hour of one core on CUB
+_LONG = {"relationnet": 0.05, "cvc": 0.01}  # at most about half an hour of one core each on CUB
 LONGER = tuple(
     Variant(f"{label}, {share:.0%} of the published schedule", changes, method, "paper", seeds=1, share=share)
     for (label, method), share in zip((("RelationNet", "relationnet"), ("CVC-ZSL", "cvc")), _LONG.values(), strict=True)
