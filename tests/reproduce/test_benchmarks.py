@@ -87,9 +87,10 @@ def test_other_datasets_have_light_mlps_on_demand_and_say_so(zoo, tmp_path):
     assert (light.changes, light.label, light.is_light) == ({"hidden": 512, "epochs": 25}, "CUB (hog, light)", True)
 
 
-def test_light_datasets_are_among_the_others():
-    with pytest.raises(ConfigError, match="dataset 'CBU'"):
-        find_benchmarks(["CUB"], None, None, ["CBU"])
+@pytest.mark.parametrize("option", ["light", "one_seed"])
+def test_light_datasets_and_those_with_one_seed_are_among_the_others(option):
+    with pytest.raises(ConfigError, match=f"dataset 'CBU'.*`{option}` names some of `data`"):
+        find_benchmarks(["CUB"], None, None, **{option: ["CBU"]})
 
 
 def test_two_datasets_with_the_same_name_are_an_error(zoo, tmp_path):

@@ -67,6 +67,8 @@ class Reproduce(Command):
     DATA of train (default: these five)."""
     light: Annotated[tuple[str, ...], optional("NAME…")] = ()
     """Those of --data whose MLPs have 512 units and 25 epochs, as on the embedded datasets."""
+    one_seed: Annotated[tuple[str, ...], optional("NAME…")] = ()
+    """Those of --data on which the zero-shot tables run a single seed."""
     features: Annotated[str | None, optional("NAME")] = None
     """Feature file of the GBU folders (default: res101, or the only one)."""
     image_split: Annotated[Path | None, optional("FILE")] = None
@@ -158,7 +160,8 @@ class Reproduce(Command):
         arguments = ["--data-root xlsa17/data"] if self.data_root is not None else []
         light = " ".join(benchmark.argument for benchmark in reproduction.benchmarks if benchmark.is_light)
         arguments += [f"--data {data}", *([f"--light {light}"] if light else [])]
-        arguments += [f"--seeds {reproduction.effort.seeds}"]
+        once = " ".join(benchmark.argument for benchmark in reproduction.benchmarks if benchmark.one_seed)
+        arguments += [f"--seeds {reproduction.effort.seeds}", *([f"--one-seed {once}"] if once else [])]
         arguments += [f"--features {self.features}"] if self.features is not None else []
         arguments += [f"--epochs {self.epochs}"] if self.epochs is not None else []
         arguments += [f"--image-split {self.image_split.name}"] if self.image_split is not None else []
@@ -178,7 +181,7 @@ class Reproduce(Command):
         if self.epochs is not None:
             effort = dataclasses.replace(effort, changes={**effort.changes, "epochs": self.epochs})
         names = self.data or (*PAPER_BENCHMARKS, EMBEDDED)
-        benchmarks = find_benchmarks(names, self.data_root, self.features, self.light)
+        benchmarks = find_benchmarks(names, self.data_root, self.features, self.light, self.one_seed)
         known = known_runs(self.docs.with_suffix("")) if self.docs is not None else {}
         until = math.inf if self.minutes is None else time.monotonic() + 60 * self.minutes
         reproduction = Reproduction(benchmarks, effort, self.engine, self.out, announce, self.image_split, known, until)

@@ -39,6 +39,8 @@ class Benchmark:
     """How to get the dataset; empty if it is available."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings that override the recipe on this dataset."""
+    one_seed: bool = False
+    """Whether the zero-shot tables run a single seed on it."""
     loaded: ZeroShotDataset | None = None
 
     @cached_property
@@ -83,23 +85,29 @@ class Benchmark:
 
 
 def find_benchmarks(
-    names: Sequence[str], data_root: Path | None, features: str | None, light: Sequence[str] = ()
+    names: Sequence[str],
+    data_root: Path | None,
+    features: str | None,
+    light: Sequence[str] = (),
+    one_seed: Sequence[str] = (),
 ) -> list[Benchmark]:
     """Find a benchmark for each name: a dataset of the paper in `data_root`, or any source that `data.load` accepts.
 
     The name of a dataset of the paper may be followed by a feature file and a file of descriptors: ``CUB:resnet50`` or
-    ``CUB:resnet50:cub_sentences.npz``. Those in `light` have light MLPs.
+    ``CUB:resnet50:cub_sentences.npz``. Those in `light` have light MLPs, those in `one_seed` a single seed.
     """
-    unknown = [name for name in light if name not in names]
-    if unknown:
-        raise unknown_name("dataset", unknown[0], names, "`light` names some of `data`")
+    for option, some in (("light", light), ("one_seed", one_seed)):
+        unknown = [name for name in some if name not in names]
+        if unknown:
+            raise unknown_name("dataset", unknown[0], names, f"`{option}` names some of `data`")
     if data_root is not None and not data_root.is_dir():
         raise DataError(f"{data_root}: no such folder; `data_root` holds CUB/att_splits.mat, SUN/att_splits.mat, …")
     benchmarks = []
     for name in dict.fromkeys(names):
         is_of_paper = name.partition(":")[0] in PAPER_BENCHMARKS
         found = _paper_benchmark(name, data_root, features) if is_of_paper else _other(name, features)
-        benchmarks.append(replace(found, changes=LIGHT) if name in light else found)
+        changes = LIGHT if name in light else found.changes
+        benchmarks.append(replace(found, changes=changes, one_seed=name in one_seed))
     repeated = [name for name, count in Counter(benchmark.name for benchmark in benchmarks).items() if count > 1]
     if repeated:
         raise ConfigError(f"two of the datasets are called {repeated[0]!r}; run them one at a time")

@@ -157,7 +157,7 @@ def _best_runs(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -
     searched = [entry.method, base.as_dict(), str(sorted(space.items())), asdict(settings)]
     key = digest([benchmark.dataset.checksum, *searched, str(benchmark.released)])[:16]
     known = reproduction.known.get(key)
-    count = min(effort.seeds, entry.seeds or effort.seeds)
+    count = len(reproduction.seeds(benchmark, entry.seeds))
     if known is not None and known.n >= count:
         return known if known.diverged else known.first(count)
     if reproduction.time_is_up:

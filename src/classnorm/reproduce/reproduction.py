@@ -111,6 +111,11 @@ class Reproduction:
         """Parent of the run folders."""
         return self.folder / "runs"
 
+    def seeds(self, benchmark: Benchmark, most: int | None = None) -> range:
+        """Seeds of a row of a zero-shot table, at most `most` for a slow method."""
+        count = 1 if benchmark.one_seed else self.effort.seeds
+        return range(min(count, most or count))
+
     def experiment(self, variant: Variant, benchmark: Benchmark, seed: int) -> Experiment:
         """A fit that is calibrated by validation, in the same way for every variant."""
         config = self.recipe(benchmark, variant.method, variant.recipe).replace(
@@ -156,8 +161,7 @@ def measure(reproduction: Reproduction, stage: str, variants: Sequence[Variant])
     benchmarks = {benchmark.name: benchmark for benchmark in reproduction.available}
     groups = {
         (variant.label, name): [
-            reproduction.experiment(variant, benchmark, seed)
-            for seed in range(min(variant.seeds or reproduction.effort.seeds, reproduction.effort.seeds))
+            reproduction.experiment(variant, benchmark, seed) for seed in reproduction.seeds(benchmark, variant.seeds)
         ]
         for name, benchmark in benchmarks.items()
         for variant in variants

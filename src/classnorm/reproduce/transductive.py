@@ -49,9 +49,8 @@ def measure_transductive(reproduction: Reproduction, methods: Mapping[str, str])
 def _runs(reproduction: Reproduction, benchmark: Benchmark, label: str, method: str) -> SeedRuns | None:
     """The runs of a method; None if the time is up."""
     config = reproduction.recipe(benchmark, method, "reference")
-    experiments = [
-        Experiment(benchmark.dataset, method, label, config, seed) for seed in range(reproduction.effort.seeds)
-    ]
+    seeds = reproduction.seeds(benchmark)
+    experiments = [Experiment(benchmark.dataset, method, label, config, seed) for seed in seeds]
     key = digest(["transductive", *(experiment.key for experiment in experiments)])[:16]
     if key in reproduction.known:
         return reproduction.known[key]
