@@ -55,16 +55,8 @@ def test_every_variant_is_measured_with_every_seed(reproduce, tiny, tmp_path):
 def test_a_benchmark_or_a_variant_may_have_a_single_seed(reproduce, tiny, tmp_path):
     reproduction = reproduce(tmp_path, tiny, seeds=3)
     once = replace(tiny, one_seed=True)
-    assert [len(reproduction.seeds(b, most)) for b in (tiny, once) for most in (None, 1, 2, 5)] == [
-        3,
-        1,
-        2,
-        3,
-        1,
-        1,
-        1,
-        1,
-    ]
+    counts = [len(reproduction.seeds(benchmark, most)) for benchmark in (tiny, once) for most in (None, 2, 5)]
+    assert counts == [3, 2, 3, 1, 1, 1]
     measured = measure(reproduce(tmp_path, once, seeds=2), "a table", [CN])
     assert [runs.n for runs in measured.runs.values()] == [1]
 
