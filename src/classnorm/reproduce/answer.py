@@ -28,6 +28,8 @@ class Question:
     """Of the differences."""
     scored: str = ""
     """The scoring that decides, if there are others besides the calibrated and the released one."""
+    beside: str = SCORINGS["released"]
+    """The scoring in parentheses."""
 
 
 _BETWEEN, _ALL = VARIANCES["between"], VARIANCES["total"]
@@ -48,7 +50,8 @@ QUESTIONS = (
     ),
     Question("CN beats standardization alone", ("main",), ("CN beats standardization alone",), "H"),
     Question("CN beats the proper variance alone", ("main",), ("CN beats the proper variance alone",), "H"),
-    Question("Without NS the plain MLP collapses", ("ns-an-cn",), ("Without NS",), "H"),
+    Question("Without NS and AN the plain MLP collapses", ("ns-an-cn",), ("Without NS and AN",), "H"),
+    Question("Without NS alone it collapses", ("ns-an-cn",), ("Without NS the",), "H"),
     Question("AN helps the plain MLP", ("ns-an-cn",), ("AN helps the plain MLP",), "H"),
     Question(
         "γ = 5 beats γ = 1 and γ = 20 (1 to 3 layers)",
@@ -101,12 +104,18 @@ QUESTIONS = (
         "Attributes are neither normal nor independent", ("normality", "correlations", "histograms"), ("Attr", "Stand")
     ),
     *(
-        Question(f"{text}, settings from {grid}", ("czsl-table",), (claim,), unit, grid)
+        Question(
+            f"{text} (settings from {PROTOCOLS['wider']}; in parentheses: {PROTOCOLS['paper']})",
+            ("czsl-table",),
+            (claim,),
+            unit,
+            PROTOCOLS["wider"],
+            PROTOCOLS["paper"],
+        )
         for text, claim, unit in (
             ("CN lifts the mH of the paper's continual methods by 30 %", "CN lifts", "mH"),
             ("CN lowers their forgetting", "CN lowers", ""),
         )
-        for grid in (PROTOCOLS["paper"], PROTOCOLS["wider"])
     ),
 )
 _HEADINGS: dict[Judgement, str] = {
@@ -132,7 +141,7 @@ def short_answer(artifacts: Sequence[Artifact]) -> str:
             if artifact.name in question.items
             for verdict in artifact.verdicts
             if verdict.claim.startswith(question.claims) and verdict.verdict != "not measured"
-            if question.scored in ("", verdict.scoring)
+            if question.scored in ("", verdict.scoring) or verdict.scoring == question.beside
         ]
         if verdicts:
             judgement, line = _line(question, verdicts)
@@ -142,8 +151,8 @@ def short_answer(artifacts: Sequence[Artifact]) -> str:
 
 
 def _line(question: Question, verdicts: Sequence[Verdict]) -> tuple[Judgement, str]:
-    released = [v for v in verdicts if v.scoring == SCORINGS["released"]]
-    headline = [v for v in verdicts if v.scoring != SCORINGS["released"]]
+    beside = [v for v in verdicts if v.scoring == question.beside]
+    headline = [v for v in verdicts if v.scoring != question.beside]
     held = sum(v.verdict == "holds" for v in headline)
     weak = sum(v.verdict == "holds weakly" for v in headline)
     overall: Judgement = "does not hold"
@@ -151,7 +160,7 @@ def _line(question: Question, verdicts: Sequence[Verdict]) -> tuple[Judgement, s
         overall = "holds"
     elif 2 * (held + weak) > len(headline):
         overall = "holds weakly"
-    aside = f" ({_count(released)})" if released else ""
+    aside = f" ({_count(beside)})" if beside else ""
     return overall, f"- {question.text}: {_count(headline)}{aside}{_numbers(question, headline)}.\n"
 
 
@@ -171,5 +180,5 @@ def _numbers(question: Question, verdicts: Sequence[Verdict]) -> str:
         return f"; {question.unit} {ends}"
     if len(verdicts) > _FEW:
         return ""
-    examples = "; ".join(f"{v.dataset}: {v.measured}" for v in verdicts[:2])
-    return f"; {'for example ' if len(verdicts) > 2 else ''}{examples}"
+    example = f"{verdicts[0].dataset}: {verdicts[0].measured}"
+    return f"; {'for example ' if len(verdicts) > 1 else ''}{example}"
