@@ -16,6 +16,7 @@ import pytest
 
 from classnorm.cli import main
 from classnorm.data import SyntheticConfig, save_bundle, save_gbu, synthetic
+from classnorm.reproduce import leaderboard
 from classnorm.reproduce.catalog import CATALOG
 from classnorm.reproduce.table_specs import TABLES
 
@@ -50,6 +51,17 @@ def one_line(outcome):
     assert outcome.out == ""
     assert outcome.err.count("\n") == 1 and "Traceback" not in outcome.err
     return outcome.err
+
+
+def test_the_page_names_the_seconds_of_a_search(classnorm, bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr(leaderboard, "entries", list)  # none
+    docs = tmp_path / "docs" / "page.md"
+    where = ["--data", str(bundle), "--out", str(tmp_path / "out"), "--docs", str(docs)]
+    outcome = classnorm("reproduce", "leaderboard", *where, *FAST, "--search-seconds", "12.5")
+    assert outcome.code == 0
+    assert "--search-seconds 12.5" in docs.read_text()
+    assert "same 12.5 CPU seconds" in docs.read_text()
+    assert "search-seconds" in one_line(classnorm("reproduce", "leaderboard", "--search-seconds", "0"))
 
 
 @pytest.mark.parametrize("arguments", [[], ["list"], ["list", "main"]])

@@ -91,6 +91,8 @@ class Reproduce(Command):
     """Its first N blocks are not trained; their outputs are computed once."""
     minutes: Annotated[float | None, optional("M")] = None
     """Start no further row of a table after this time; the same command continues (default: no limit)."""
+    search_seconds: Annotated[float | None, optional("S")] = None
+    """CPU seconds after which a method on the leaderboard starts no further trial (default: 60)."""
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")] = Path("reproduction")
     """Output folder."""
     docs: Annotated[Path | None, optional("FILE.md")] = None
@@ -164,6 +166,7 @@ class Reproduce(Command):
         arguments += [f"--seeds {reproduction.effort.seeds}", *([f"--one-seed {once}"] if once else [])]
         arguments += [f"--features {self.features}"] if self.features is not None else []
         arguments += [f"--epochs {self.epochs}"] if self.epochs is not None else []
+        arguments += [f"--search-seconds {self.search_seconds:g}"] if self.search_seconds is not None else []
         arguments += [f"--image-split {self.image_split.name}"] if self.image_split is not None else []
         if self.images is not None:
             arguments += [f"--images {self.images.name} --encoder {self.encoder}"]
@@ -175,11 +178,14 @@ class Reproduce(Command):
         check_positive("seeds", self.seeds)
         check_positive("epochs", self.epochs)
         check_positive("minutes", self.minutes)
+        check_positive("search-seconds", self.search_seconds)
         effort = QUICK if self.quick else Effort()
         if self.seeds is not None:
             effort = dataclasses.replace(effort, seeds=self.seeds)
         if self.epochs is not None:
             effort = dataclasses.replace(effort, changes={**effort.changes, "epochs": self.epochs})
+        if self.search_seconds is not None:
+            effort = dataclasses.replace(effort, search_seconds=self.search_seconds)
         names = self.data or (*PAPER_BENCHMARKS, EMBEDDED)
         benchmarks = find_benchmarks(names, self.data_root, self.features, self.light, self.one_seed)
         known = known_runs(self.docs.with_suffix("")) if self.docs is not None else {}

@@ -154,8 +154,7 @@ def _run(reproduction: Reproduction, name: str, dataset: ZeroShotDataset, arm: I
     """Choose the settings of an arm on the first tasks and run it on the others."""
     stage = f"{name}, {arm.label}"
     if arm.inputs == "joint":
-        chosen = _choose(reproduction, stage, _experiments(reproduction, dataset, arm), _RATES)
-        chosen = _choose(reproduction, f"{stage}, BatchNorm", [choice.experiment for choice in chosen], _NORMS)
+        chosen = _choose_joint(reproduction, stage, _experiments(reproduction, dataset, arm))
         experiments = [choice.experiment for choice in chosen]
     elif arm.inputs == "adapted":
         chosen, experiments = _adapted(reproduction, stage, dataset, arm)
@@ -175,14 +174,23 @@ def _choose(
     return validated(experiments, reproduction.runs, reproduction.engine, grid=grid, progress=progress)
 
 
+def _choose_joint(reproduction: Reproduction, stage: str, experiments: Sequence[ContinualExperiment]) -> list[Chosen]:
+    """Choose the learning rates, and with them how BatchNorm is handled."""
+    rates = _choose(reproduction, stage, experiments, _RATES)
+    norms = _choose(reproduction, f"{stage}, BatchNorm", [choice.experiment for choice in rates], _NORMS)
+    return [
+        replace(norm, settings={**rate.settings, **norm.settings}, edges=(*rate.edges, *norm.edges))
+        for rate, norm in zip(rates, norms, strict=True)
+    ]
+
+
 def _adapted(
     reproduction: Reproduction, stage: str, dataset: ZeroShotDataset, arm: ImageArm
 ) -> tuple[list[Chosen], list[ContinualExperiment]]:
     """Settings chosen on features of an encoder adapted to the first validation task; the reported run has features of
     one adapted to the first task of its own. Both are trained with the settings that Sequential + CN chose."""
     base = next(a for a in IMAGE_ARMS if a.strategy == "sequential" and a.class_norm and a.inputs == "joint")
-    joint = _choose(reproduction, stage, _experiments(reproduction, dataset, base), _RATES)
-    joint = _choose(reproduction, stage, [choice.experiment for choice in joint], _NORMS)
+    joint = _choose_joint(reproduction, stage, _experiments(reproduction, dataset, base))
     chosen, experiments = [], []
     for trained in (choice.experiment for choice in joint):
         first, later = (
