@@ -48,8 +48,12 @@ QUESTIONS = (
         ("CN beats the plain MLP in the recipe literal",),
         "H",
     ),
-    Question("CN beats standardization alone", ("main",), ("CN beats standardization alone",), "H"),
-    Question("CN beats the proper variance alone", ("main",), ("CN beats the proper variance alone",), "H"),
+    Question(
+        "CN beats standardization alone and the proper variance alone",
+        ("main",),
+        ("CN beats standardization alone", "CN beats the proper variance alone"),
+        "H",
+    ),
     Question("Without NS and AN the plain MLP collapses", ("ns-an-cn",), ("Without NS and AN",), "H"),
     Question("Without NS alone it collapses", ("ns-an-cn",), ("Without NS the",), "H"),
     Question("AN helps the plain MLP", ("ns-an-cn",), ("AN helps the plain MLP",), "H"),
@@ -73,12 +77,6 @@ QUESTIONS = (
     ),
     Question("CN helps RelationNet and CVC-ZSL", ("other-methods",), ("CN helps",), "H"),
     Question(
-        "With standardized attributes the factor 1/d_a helps (1 to 3 layers)",
-        ("attribute-assumptions",),
-        ("Linear", "2-layer MLP", "3-layer MLP"),
-        "H",
-    ),
-    Question(
         "The model trains in a minute, 50 times faster than other systems with their published schedules",
         ("training-time",),
         ("The MLP with CN trains", "It trains"),
@@ -89,7 +87,6 @@ QUESTIONS = (
         ("Linear with NS",),
         scored=_THEORY,
     ),
-    Question(f"In a deep MLP they do not suffice ({_THEORY})", ("variance",), ("3-layer MLP with",), scored=_THEORY),
     Question(f"CN restores unit variance ({_THEORY})", ("variance",), ("CN restores",), scored=_THEORY),
     Question("The formula predicts the variance of all logits", ("variance-formula",), ("The f",), scored=_ALL),
     Question(
@@ -98,10 +95,10 @@ QUESTIONS = (
         ("The f",),
         scored=_BETWEEN,
     ),
-    Question("Zero-shot MLPs have a rougher loss surface than classifiers", ("smoothness",), ("A zero-shot MLP",)),
-    Question("CN makes it smoother", ("smoothness",), ("CN makes it smoother",)),
     Question(
-        "Attributes are neither normal nor independent", ("normality", "correlations", "histograms"), ("Attr", "Stand")
+        "Zero-shot MLPs have a rougher loss surface than classifiers, and CN makes it smoother",
+        ("smoothness",),
+        ("A zero-shot MLP", "CN makes it smoother"),
     ),
     *(
         Question(
@@ -117,6 +114,12 @@ QUESTIONS = (
             ("CN lowers their forgetting", "CN lowers", ""),
         )
     ),
+    Question(
+        "CN lifts their mH by 30 % if the encoder is trained along, on small images",
+        ("czsl-images",),
+        ("CN lifts",),
+        "mH",
+    ),
 )
 _HEADINGS: dict[Judgement, str] = {
     "holds": "Hold",
@@ -126,8 +129,8 @@ _HEADINGS: dict[Judgement, str] = {
 _FEW = 4  # verdicts of a claim whose numbers are quoted
 _OVERALL = (
     "A claim holds here if it holds in all settings, weakly if it holds at least weakly in more than half of them. "
-    f"Seen scores are {SCORINGS['calibrated']}; in parentheses: {SCORINGS['released']}. All claims and the rule for a "
-    "single setting are listed below, and each table has its own verdicts."
+    f"Seen scores are {SCORINGS['calibrated']}; in parentheses: {SCORINGS['released']}. All claims, also minor "
+    "ones, and the rule for a single setting are listed below, and each table has its own verdicts."
 )
 
 
