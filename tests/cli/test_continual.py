@@ -65,6 +65,8 @@ def test_hard_streams_are_recorded_and_have_sections_of_their_own(classnorm, bun
     assert saved["stream"]["arrivals"] == {"blurry": 0.4, "late_attributes": 0.5, "rows_at_once": 8}
     assert plain["stream"]["arrivals"] == {}
     assert saved["stream"]["checksum"] != plain["stream"]["checksum"]
+    outcome = classnorm("report", tmp_path / "hard", "--format", "markdown")
+    assert "blurry 0.4, late attributes 0.5, rows at once 8" in outcome.out, "alone, too"
     outcome = classnorm("report", tmp_path / "hard", tmp_path / "plain", "--format", "markdown")
     assert "blurry 0.4, late attributes 0.5, rows at once 8" in outcome.out and "plain stream" in outcome.out
     outcome = classnorm("continual", bundle, *SMALL, "--imbalance", "0.5", "--out", tmp_path / "wrong")
@@ -134,7 +136,7 @@ def test_simulated_features_are_called_so(classnorm, tmp_path, monkeypatch):
     assert "features are simulated" in outcome.err
     assert "zoo (simulated features): sequential" in outcome.out
     saved = json.loads(
-        (tmp_path / "runs/zoo (simulated features)/continual-sequential-cn/seed-0/result.json").read_text()
+        (tmp_path / "runs/zoo (simulated features)/continual-sequential-cn-tasks-3/seed-0/result.json").read_text()
     )
     assert saved["dataset"]["name"] == "zoo (simulated features)"
 
@@ -151,6 +153,18 @@ def test_an_image_split_decides_the_training_rows(classnorm, bundle, tmp_path):
     )
     assert outcome.code == 0, outcome.err
     assert json.loads(outcome.out)["runs"][0]["stream"]["image_split"] == "official"
+
+
+def test_streams_of_different_kinds_have_different_folders(classnorm, bundle, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for flags in ([], ["--blurry", "0.3"], ["--bias", "0.1"]):
+        outcome = classnorm("continual", bundle, "--strategy", "analytic", "--tasks", "3", *flags)
+        assert outcome.code == 0, outcome.err
+        assert ("blurry 0.3" in outcome.out) == ("--blurry" in flags)
+        assert ("not calibrated" in outcome.out) == ("--bias" not in flags)
+    [folder] = (tmp_path / "runs").iterdir()
+    names = ["continual-analytic-tasks-3", "continual-analytic-tasks-3-blurry-0.3"]
+    assert sorted(f.name for f in folder.iterdir()) == names
 
 
 def test_the_name_of_a_strategy_may_be_that_of_a_folder(classnorm, bundle, tmp_path, monkeypatch):

@@ -28,6 +28,7 @@ from classnorm.experiments.validation_sequence import Chosen, GridName, Selectio
 from classnorm.report import (
     STREAM_COSTS,
     STREAM_SCORES,
+    arrivals_text,
     group_results,
     rich_table,
     step_table,
@@ -110,8 +111,7 @@ class Continual(SettingsCommand):
         experiments = [self._experiment(dataset, seed) for seed in seeds]
         if self.encoder is not None and not self.output.quiet:
             self._plan(experiments)
-        suffix = {True: "-cn", False: "-plain", None: ""}[getattr(experiments[0].config, "class_norm", None)]
-        out = self.training.out or Path("runs") / file_name(dataset.name) / f"continual-{self.strategy}{suffix}"
+        out = self.training.out or Path("runs") / file_name(dataset.name) / self._folder(experiments[0])
         chosen = self._validated(experiments, out) if self.validation_tasks else []
         experiments = [choice.experiment for choice in chosen] or experiments
         results = []
@@ -150,6 +150,13 @@ class Continual(SettingsCommand):
         config = configure(stream, self.strategy, **(mode.settings if mode else {}) | self.set_values)
         config.check()
         return ContinualExperiment(dataset, self.strategy, config, seed, tasks, arrivals=self.arrivals, images=mode)
+
+    def _folder(self, experiment: ContinualExperiment) -> str:
+        """The default folder, one for each kind of stream."""
+        kind = {True: "cn", False: "plain", None: ""}[getattr(experiment.config, "class_norm", None)]
+        tasks = f"tasks-{self.tasks}" if self.tasks else ""
+        arrivals = (f"{name.replace('_', '-')}-{value:g}" for name, value in self.arrivals.changed().items())
+        return file_name("-".join(filter(None, ["continual", self.strategy, kind, self.encoder, tasks, *arrivals])))
 
     def _plan(self, experiments: Sequence[ContinualExperiment]) -> None:
         """Say how long the runs will take, without a validation sequence."""
@@ -205,11 +212,15 @@ class Continual(SettingsCommand):
         groups = group_results(results)
         suffixes = {True: ", with class normalization", False: ", without class normalization", None: ""}
         kind = suffixes[results[0].document["config"].get("class_norm")]
+        hard = arrivals_text(results[0].document["stream"])
+        kind += f", {hard}" if hard else ""
         print_table(terminal_table(groups, f"{dataset.name}: {self.strategy}{kind}; percent, forgetting a fraction"))
         for group in groups:
             print_table(rich_table(step_table(group, f"step by step: {group.label}")))
         if chosen:
             print(f"chosen by {self.select} on the first {self.validation_tasks} tasks: {'; '.join(map(str, chosen))}")
+        elif not results[0].document["config"]["bias"]:
+            print("not calibrated, so seen classes are favoured: set --bias, or add --validation-tasks 3 --calibrate")
         if any(choice.edges for choice in chosen):
             print("(edge): the smallest or largest value of the grid; set it by hand, or --select another score")
         write_report(groups, out / "report", f"{dataset.name}: continual zero-shot results")

@@ -172,7 +172,8 @@ def _folder(result: Result) -> str:
 
 
 def _title(document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]], folders: Mapping[str, str]) -> str:
-    """The dataset and, for a stream, its tasks, with whatever tells it apart from the others in the report.
+    """The dataset and, for a stream, its tasks, what makes it hard, and whatever tells it apart from the others in the
+    report.
 
     Args:
         folders: checksum of a dataset → folder of its first run.
@@ -192,7 +193,9 @@ def _title(document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]], 
     words = _stream_words(document)
     same = [o for o in documents if "stream" in o and o["dataset"]["checksum"] == dataset["checksum"]]
     streams = [other for other in map(_stream_words, same) if other[0] == words[0]]
-    return ", ".join([title, words[0], *(w for i, w in enumerate(words) if any(other[i] != w for other in streams))])
+    hard = arrivals_text(document["stream"])
+    told = (w for i, w in enumerate(words) if w == hard or any(other[i] != w for other in streams))
+    return ", ".join([title, words[0], *told])
 
 
 def _stream_words(document: Mapping[str, Any]) -> tuple[str, ...]:
