@@ -200,6 +200,15 @@ def test_classes_are_added_at_run_time(data):
     assert "aardvark" in clf.add_classes({"aardvark": np.ones(12)}).classes_[:1]
 
 
+def test_columns_of_new_classes_are_matched_by_name(data):
+    table = data["table"].set_axis([f"part {letter}" for letter in "abcdefghijkl"], axis=1)
+    clf = ClassNormClassifier(settings=FAST).fit(*data["train"], descriptors=table[data["seen"]])
+    clf.add_classes(table[~data["seen"]][table.columns[::-1]])
+    np.testing.assert_array_equal(clf.descriptors_, table.to_numpy(np.float32))
+    with pytest.raises(ValueError, match="the column 'prat a' is no attribute of the model; did you mean 'part a'"):
+        clf.add_classes(table[~data["seen"]].rename(columns={"part a": "prat a"}))
+
+
 def test_calibrating_lowers_the_calibration_error(data, mutable):
     mutable.scorer_ = mutable.scorer_.calibrated(mutable.scorer_.calibration, 0.1)  # far too sure
     assert mutable.calibrate(*data["calibration"]) is mutable

@@ -278,7 +278,8 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = descriptor_table(descriptors, self.classes_)
         joined = joined_classes(self.classes_, list(table))
         names = {label: str(label) for label in joined.tolist()}
-        scorer = self.scorer_.add_classes({names[label]: vector for label, vector in table.items()})
+        vectors = {names[label]: vector for label, vector in table.items()}
+        scorer = self.scorer_.add_classes(vectors, columns=column_names(descriptors))
         self.scorer_ = scorer.only(list(names.values()))
         self.classes_, self.seen_mask_ = joined, self.scorer_.seen
         return self

@@ -7,12 +7,15 @@ import io
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from classnorm.errors import DataError
 from classnorm.scoring import Scorer
 
 Command = Callable[..., Any]
@@ -127,3 +130,60 @@ def test_saving_a_loaded_model_keeps_the_encoder(spoken: Path, tmp_path: Path) -
     row = scorer.descriptors[0] + scorer.descriptors[1]
     scorer.add_classes({"Yellow bar": row}).save(tmp_path / "copy")
     assert json.loads((tmp_path / "copy" / "encoder.json").read_text())["name"] == "convnet"
+
+
+@pytest.fixture
+def named(trained: Path, tmp_path: Path) -> Path:
+    """The model, with names of its attributes."""
+    scorer = Scorer.load(trained, "cpu")
+    words = tuple(f"{colour} {part}" for colour in ("red", "blue", "grey") for part in "abcdefghij")
+    return replace(scorer, attribute_names=words).save(tmp_path / "named")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
+def test_columns_in_another_order_go_to_the_attributes_of_their_names(
+    classnorm: Command, named: Path, world: Any, tmp_path: Path, suffix: str
+) -> None:
+    path, names = tmp_path / f"new{suffix}", Scorer.load(named).attribute_names
+    frame = pd.DataFrame.from_dict(world.descriptors, orient="index", columns=names)[sorted(names or ())]
+    if suffix == ".npz":
+        np.savez(path, class_names=list(frame.index), descriptors=frame.to_numpy(), columns=list(frame.columns))
+    else:
+        table = frame.rename_axis("name").reset_index()
+        table.to_csv(path, index=False) if suffix == ".csv" else table.to_parquet(path)
+    outcome = classnorm("add-class", named, "--descriptors", path, "--out", tmp_path / "more")
+    assert outcome.code == 0, outcome.err
+    expected = np.stack(list(world.descriptors.values()))
+    np.testing.assert_allclose(Scorer.load(tmp_path / "more").descriptors[-5:], expected, rtol=1e-6)
+    np.testing.assert_allclose(Scorer.load(named).add_classes(frame).descriptors[-5:], expected, rtol=1e-6)
+
+
+def test_a_misspelt_column_is_an_error_that_names_the_attribute(
+    classnorm: Command, named: Path, world: Any, tmp_path: Path
+) -> None:
+    frame = pd.DataFrame.from_dict(world.descriptors, orient="index", columns=Scorer.load(named).attribute_names)
+    frame = frame.rename(columns={"blue c": "bleu c"})
+    frame.rename_axis("name").reset_index().to_csv(tmp_path / "new.csv", index=False)
+    np.save(tmp_path / "rows.npy", world.features)
+    flags = ["--descriptors", tmp_path / "new.csv"]
+    for command in (["add-class", named, "--out", tmp_path / "more"], ["predict", named, tmp_path / "rows.npy"]):
+        outcome = classnorm(*command, *flags)
+        assert outcome.code == 2 and "new.csv: the column 'bleu c' is no attribute of the model" in outcome.err
+        assert "did you mean 'blue c'?" in outcome.err and outcome.err.count("\n") == 1
+    assert not (tmp_path / "more").exists()
+    with pytest.raises(DataError, match="'bleu c' is no attribute"):
+        Scorer.load(named).add_classes(frame)
+
+
+def test_tables_without_names_of_attributes_are_read_in_order(
+    classnorm: Command, named: Path, trained: Path, world: Any, table: Path, tmp_path: Path
+) -> None:
+    numbered, other = tmp_path / "numbered.csv", tmp_path / "other.csv"
+    frame = pd.DataFrame.from_dict(world.descriptors, orient="index")
+    frame.to_csv(numbered)
+    frame.set_axis(list("zyxwvutsrqponmlkjihgfedcbaBCDE"), axis=1).to_csv(other)
+    for number, (model, path) in enumerate([(named, table), (named, numbered), (trained, other)]):
+        outcome = classnorm("add-class", model, "--descriptors", path, "--out", tmp_path / f"more-{number}")
+        assert outcome.code == 0, outcome.err
+        expected = np.stack(list(world.descriptors.values()))
+        np.testing.assert_allclose(Scorer.load(tmp_path / f"more-{number}").descriptors[-5:], expected, rtol=1e-6)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from classnorm.data import load, load_folder, save_bundle, save_folder, save_gbu
-from classnorm.data.attribute_names import attributes_of_columns, read_attribute_names
+from classnorm.data.attribute_names import attribute_order, attributes_of_columns, read_attribute_names
 from classnorm.data.descriptions import read_descriptions
 from classnorm.errors import DataError
 
@@ -70,3 +70,30 @@ def test_the_attributes_of_glyphs_are_those_of_their_descriptors():
     assert data.attribute_names is not None
     on = {data.attribute_names[i] for i in np.flatnonzero(data.descriptors[letter])}
     assert on == {"latin", "small", "latin e", "acute", "above"}
+
+
+def test_columns_are_matched_by_name_in_any_order_and_spelling():
+    assert attribute_order(["wings", "has_horns", "Stripes ", "hooves"], NAMES, "new.csv") == [2, 3, 0, 1]
+
+
+@pytest.mark.parametrize("columns", [list("0123"), ["a0", "a1", "a2", "a3"], ["x_1", "x_2", "x_3", "x_4"], ["7"]])
+def test_numbered_columns_are_in_the_order_of_the_attributes(columns):
+    assert attribute_order(columns, NAMES, "new.csv") is None
+
+
+def test_attributes_that_share_a_name_are_told_by_their_order():
+    assert attribute_order(["stripes", "minilm_0", "minilm_1"], ["stripes", "the text", "the text"], "new.csv") is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["stripes", "hoves", "wings", "horns"], "new.csv: the column 'hoves' is no attribute .* mean 'hooves'"),
+        (["fur", *NAMES], "the column 'fur' is no attribute of the model; correct the name"),
+        (NAMES[1:], "there is no column for the attribute 'stripes' of the model; add it"),
+        ([*NAMES, "wings"], "5 columns for the 4 attributes of the model; name each one once"),
+    ],
+)
+def test_columns_that_are_not_the_attributes_are_refused(columns, message):
+    with pytest.raises(DataError, match=message):
+        attribute_order(columns, NAMES, "new.csv")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from classnorm.cli.console import counted, notice
 from classnorm.data.descriptions import Descriptions, read_descriptions
-from classnorm.data.table_files import read_descriptors
+from classnorm.data.table_files import descriptor_columns, read_descriptors
 from classnorm.encoders.describing import describe, recorded_text_encoder
 from classnorm.errors import DataError
 
@@ -27,16 +28,17 @@ def with_new_classes(scorer: Scorer, path: Path, quiet: bool) -> Scorer:
     speaks = "text_encoder" in scorer.described_by and "joined" not in scorer.described_by
     is_npz = path.suffix.lower() == ".npz"
     content = read_descriptions(path, numbers=is_npz) if speaks or is_npz else None
+    columns: Sequence[str] = ()
     if content is None:  # a model of attributes
-        table = read_descriptors(path)
+        table, columns = read_descriptors(path), descriptor_columns(path)
     elif content.table is None:
         encoder, templates = recorded_text_encoder(scorer.described_by)
         described = describe(content, encoder.name, templates)
         table = dict(zip(described.names, described.table, strict=True))
     else:
         _check_source(scorer, content)
-        table = dict(zip(content.names, content.table, strict=True))
-    more = scorer.add_classes(table, str(path))
+        table, columns = dict(zip(content.names, content.table, strict=True)), content.columns
+    more = scorer.add_classes(table, str(path), columns=columns)
     new = len(more.class_names) - len(scorer.class_names)
     known = f"; {len(table) - new} known already" if new < len(table) else ""
     notice(f"{counted(new, 'new class')} from {path}{known}", quiet=quiet)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from classnorm.errors import DataError
+from classnorm.errors import DataError, nearest
 
 __all__ = [
     "TEXT",
+    "attribute_order",
     "attributes_of_columns",
     "check_attribute_names",
     "find_attribute_names",
@@ -67,6 +69,44 @@ def attributes_of_columns(columns: Sequence[str], provenance: Mapping[str, str])
     prefixes = tuple(f"{str(name).removeprefix('hf:')}_" for name in encoders if name)
     of_text = [column.startswith(prefixes) and column.rpartition("_")[2].isdecimal() for column in columns]
     return tuple(TEXT if is_text else column for column, is_text in zip(columns, of_text, strict=True))
+
+
+def attribute_order(columns: Sequence[str], names: Sequence[str], where: str) -> list[int] | None:
+    """Return the column of each attribute, by name; None if columns are only numbered, or attributes share a name.
+
+    Args:
+        columns: of a table of descriptors.
+        names: of the attributes, as a model knows them.
+        where: the table, for messages.
+
+    >>> attribute_order(["has_tail", "Stripes"], ["stripes", "tail"], "new.csv")
+    [1, 0]
+    """
+    position = {_key(column): i for i, column in enumerate(columns)}
+    known = {_key(name): name for name in names}
+    if len(known) < len(names):
+        return None
+    if position.keys() == known.keys() and len(columns) == len(names):
+        return [position[key] for key in known]
+    stems = {re.sub(r"\d+$", "", column) for column in columns}
+    if len(stems) == 1 and stems.isdisjoint(columns):
+        return None
+    unknown = next((column for column in columns if _key(column) not in known), None)
+    if unknown is not None:
+        near = nearest(_key(unknown), known)
+        hint = f"did you mean {known[near]!r}? Correct" if near is not None else "correct"
+        raise DataError(
+            f"{where}: the column {unknown!r} is no attribute of the model; {hint} the name, or number all columns if "
+            "they are in the order of the model"
+        )
+    missing = next((name for key, name in known.items() if key not in position), None)
+    if missing is not None:
+        raise DataError(f"{where}: there is no column for the attribute {missing!r} of the model; add it")
+    raise DataError(f"{where}: {len(columns)} columns for the {len(names)} attributes of the model; name each one once")
+
+
+def _key(name: str) -> str:
+    return readable_attribute(name).casefold()
 
 
 def _object(text: Any) -> Mapping[str, Any]:

@@ -25,6 +25,7 @@ from classnorm.files import replacing, write_json
 __all__ = [
     "csv_lines",
     "csv_rows",
+    "descriptor_columns",
     "descriptor_writer",
     "is_header",
     "is_number",
@@ -78,6 +79,14 @@ def read_descriptors(path: Path) -> dict[str, npt.NDArray[np.float64]]:
         raise DataError(f"{path}: {len(names)} class names for a table of shape {table.shape}; give one row per class")
     check_distinct(names, str(path))
     return dict(zip(names, table, strict=True))
+
+
+def descriptor_columns(path: Path) -> list[str]:
+    """Return the names of the numbers in a file of descriptors; empty if it is no table with a header."""
+    if path.suffix.lower() == ".parquet":
+        return [name for name, _ in parquet_columns(path)][1:]
+    header = csv_rows(path)[0] if path.suffix.lower() == ".csv" else []
+    return header[1:] if is_header(header) else []
 
 
 def descriptor_writer(path: Path) -> Callable[..., None]:

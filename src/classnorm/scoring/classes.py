@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from classnorm.data.attribute_names import attribute_order
 from classnorm.data.dataset import check_descriptors
 from classnorm.data.descriptions import respelled
 from classnorm.errors import DataError
@@ -19,10 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["described"]
 
 
-def described(scorer: Scorer, descriptors: Mapping[str, npt.ArrayLike], where: str) -> Scorer:
+def described(
+    scorer: Scorer, descriptors: Mapping[str, npt.ArrayLike], where: str, columns: Sequence[str] | None
+) -> Scorer:
     """The scorer with more unseen classes; see `Scorer.add_classes`."""
     if not descriptors:
         return scorer
+    order = None
+    if columns and scorer.attribute_names:
+        order = attribute_order(columns, scorer.attribute_names, where)
     names, vectors = list(descriptors), [np.ravel(np.asarray(vector)) for vector in descriptors.values()]
     for name, vector in zip(names, vectors, strict=True):
         if len(vector) != scorer.d_a:
@@ -31,6 +37,7 @@ def described(scorer: Scorer, descriptors: Mapping[str, npt.ArrayLike], where: s
                 f"the model was trained on {scorer.d_a}"
             )
     table = check_descriptors(vectors, names, where)
+    table = table if order is None else table[:, order]
     position = {name: i for i, name in enumerate(scorer.class_names)}
     given, names = names, respelled(names, scorer.class_names)
     new, known = [], np.array(scorer.descriptors)

@@ -15,6 +15,7 @@ import torch
 
 from classnorm.data.dataset import FloatArray, check_features
 from classnorm.data.descriptions import respelled
+from classnorm.data.descriptor_tables import column_names, descriptor_table, is_frame
 from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError, ModelWarning, unknown_name
 from classnorm.methods import FitJob, MethodConfig, ProductModel, ZeroShotModel
@@ -328,9 +329,10 @@ class Scorer:
 
     def add_classes(
         self,
-        descriptors: Mapping[str, npt.ArrayLike],
+        descriptors: Mapping[str, npt.ArrayLike] | Any,
         where: str = "new classes",
         examples: Mapping[str, npt.ArrayLike] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Self:
         """A scorer with additional unseen classes.
 
@@ -338,9 +340,15 @@ class Scorer:
         an error.
 
         Args:
+            descriptors: class name → vector [d_a], or a DataFrame indexed by class. Columns of a DataFrame that have
+                names are matched with `attribute_names`.
             examples: features [n, d_z] of pictures by class. A class may have pictures and no descriptor.
+            columns: the names of the attributes in the vectors, if they may be in another order than the model's.
         """
-        added = cast(Self, described(self, descriptors, where))
+        if is_frame(descriptors):
+            columns = column_names(descriptors)
+            descriptors = descriptor_table(descriptors, np.array(self.class_names))
+        added = cast(Self, described(self, descriptors, where, columns))
         if not examples:
             return added
         tables = {name: _checked(np.atleast_2d(np.asarray(rows))) for name, rows in examples.items()}
