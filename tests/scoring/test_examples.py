@@ -1,6 +1,7 @@
 """A few labelled pictures: prototypes between description and pictures, undone and saved."""
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from classnorm.data import SyntheticConfig, synthetic
-from classnorm.errors import ConfigError, DataError, ModelError
+from classnorm.errors import ConfigError, DataError, ModelError, ModelWarning
 from classnorm.metrics import Calibration
 from classnorm.scoring import Scorer, fit
 from classnorm.scoring.examples import Trust, evidence
@@ -254,6 +255,24 @@ def test_a_label_in_another_spelling_is_the_same_class(kernel, dataset):
     name, rows = kernel.class_names[-1], dataset.features[:3]
     other = kernel.add_examples(rows, [f"012.{name.upper().replace(' ', '_')}"] * 3)
     assert other.examples.names == (name,)
+
+
+def test_a_label_that_looks_like_a_known_class_is_added_with_a_warning(kernel, dataset):
+    name, rows = kernel.class_names[-1], dataset.features[:2]
+    with pytest.warns(ModelWarning, match=rf"examples: '{name}x' is a new class; did you mean '{name}'\?"):
+        assert kernel.add_examples(rows, [f"{name}x"] * 2).class_names[-1] == f"{name}x"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel.add_examples(rows, ["okapi", name.upper()])
+        kernel.add_classes({}, examples={f"{name}x": rows})
+
+
+def test_one_name_may_stand_for_all_rows_and_for_a_list_of_names(kernel, dataset):
+    name, rows = kernel.class_names[-1], dataset.features[:3]
+    adapted = kernel.add_examples(rows, name)
+    assert (adapted.examples.names, adapted.examples.counts.tolist()) == ((name,), [3.0])
+    assert not adapted.without_examples(name).has_examples
+    assert kernel.only(name).class_names == (name,)
 
 
 def test_no_pictures_change_nothing(kernel):

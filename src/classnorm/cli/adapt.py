@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from classnorm.cli.console import notice, print_json, print_table
-from classnorm.cli.labelled_inputs import read_examples
+from classnorm.cli.labelled_inputs import LabelledInputs, NewClassesOption, read_examples
 from classnorm.cli.model_inputs import InputOptions
 from classnorm.cli.options import Command, ModelArgument, OutputOptions, optional
-from classnorm.errors import ConfigError, ModelWarning
+from classnorm.errors import ConfigError, DataError, ModelWarning
 from classnorm.report import rich_table
 from classnorm.results.artifact import Table
 from classnorm.results.run_folder import model_files
@@ -36,11 +36,12 @@ class Adapt(Command):
     Notes:
       Nothing is trained: the prototypes of the classes move towards the pictures,
       the less the more the model trusts its descriptions. A class folder that the
-      model does not know is a new class without a description. A model that has
-      seen unlabelled pictures is transductive: never compare its scores on these
-      pictures with those of models that have not. If validation found that such
-      pictures would not help this model, they are left out, unless --force.
-      The new model is a folder for predict, evaluate, explain, export and serve.
+      model does not know is a new class without a description; if it looks like a
+      known class, that takes --new-classes. A model that has seen unlabelled pictures
+      is transductive: never compare its scores on these pictures with those of
+      models that have not. If validation found that such pictures would not help
+      this model, they are left out, unless --force. The new model is a folder for
+      predict, evaluate, explain, export and serve.
     """
 
     model: ModelArgument
@@ -49,6 +50,7 @@ class Adapt(Command):
     features and labels (class names)."""
     unlabelled: Annotated[Path | None, optional("FOLDER|FEATURES")] = None
     """Unlabelled pictures: a folder of images, or features: .npy, .npz, .mat, .csv, .parquet, a bundle."""
+    new_classes: NewClassesOption = False
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")]
     """Folder of the new model."""
     force: bool = False
@@ -70,7 +72,8 @@ class Adapt(Command):
         scorer = Scorer.load(self.model, self.encoding.device)
         space_of(scorer)  # find out before images are encoded
         if self.examples is not None:
-            scorer = with_examples(scorer, self.encoding, self.model, self.examples, self.output.quiet)
+            examples = read_examples(self.encoding, self.model, self.examples, scorer.d_z, self.output.quiet)
+            scorer = with_examples(scorer, examples, self.examples, self.new_classes, self.output.quiet)
         if self.unlabelled is not None:
             _, features = self.encoding.read(self.model, (self.unlabelled,), scorer.d_z, self.output.quiet)
             scorer = self._adapted(scorer, features)
@@ -95,10 +98,19 @@ class Adapt(Command):
         return scorer
 
 
-def with_examples(scorer: Scorer, encoding: InputOptions, model: Path, path: Path, quiet: bool) -> Scorer:
-    """The scorer with labelled pictures; a notice counts them and names classes that are new."""
-    features, labels = read_examples(encoding, model, path, scorer.d_z, quiet)
-    more = scorer.add_examples(features, labels, str(path))
+def with_examples(scorer: Scorer, examples: LabelledInputs, path: Path, new_classes: bool, quiet: bool) -> Scorer:
+    """The scorer with labelled pictures; a notice counts them and names classes that are new.
+
+    Args:
+        new_classes: whether a label that looks like a known class is a new one, not an error.
+    """
+    features, labels = examples
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if new_classes else "error", ModelWarning)
+        try:
+            more = scorer.add_examples(features, labels, str(path))
+        except ModelWarning as warning:
+            raise DataError(f"{warning} Correct the label, or add the class with `new_classes`") from None
     new = more.class_names[len(scorer.class_names) :]
     known_only_by_pictures = f"; new, without a description: {', '.join(new)}" if new else ""
     notice(f"{len(labels)} examples of {len(set(labels))} classes{known_only_by_pictures}", quiet=quiet)

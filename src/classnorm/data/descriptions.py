@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,15 @@ from classnorm.data.table_files import (
 from classnorm.data.xlsa17 import read_splits
 from classnorm.errors import DataError, nearest
 
-__all__ = ["Descriptions", "match_names", "read_descriptions", "readable_name", "respelled", "with_descriptors"]
+__all__ = [
+    "Descriptions",
+    "lookalike",
+    "match_names",
+    "read_descriptions",
+    "readable_name",
+    "respelled",
+    "with_descriptors",
+]
 
 _NAME_COLUMNS = ("name", "class", "class_name", "classname", "label", "species", "category")
 _SUFFIXES = (".txt", ".csv", ".parquet", ".json", ".npz", ".npy")
@@ -40,6 +48,7 @@ _PROVENANCE = (
     *TEXT_PROVENANCE,
 )  # of descriptors, not of features
 _SHOWN = 3  # names in a message
+_COMPARED = 200_000  # pairs of names: about a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +200,23 @@ def respelled(names: Iterable[str], known: Iterable[str]) -> list[str]:
         return alike[0] if len(alike) == 1 else name  # of several, `known` tells spellings apart
 
     return [exact.get(name) or spelled(name) for name in names]
+
+
+def lookalike(names: Iterable[str], known: Collection[str]) -> tuple[str, str] | None:
+    """The first of `names` that is unknown but looks like one of `known`, and that one. Numbers never look alike.
+
+    Of very many names, only the first are compared.
+
+    >>> lookalike(["okapi", "Indigo_buntnig"], ["Painted Bunting", "Indigo Bunting"])
+    ('Indigo_buntnig', 'Indigo Bunting')
+    """
+    keys = {_key(name): name for name in known}
+    new = [name for name in dict.fromkeys(respelled(names, known)) if _key(name) not in keys and not is_number(name)]
+    for name in new[: 1 + _COMPARED // (1 + len(keys))]:
+        near = nearest(_key(name), keys)
+        if near is not None:
+            return name, keys[near]
+    return None
 
 
 def _key(name: str) -> str:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from classnorm.data.dataset import FloatArray, check_features
-from classnorm.data.descriptions import respelled
+from classnorm.data.descriptions import lookalike, respelled
 from classnorm.data.descriptor_tables import column_names, descriptor_table, is_frame
 from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError, ModelWarning, unknown_name
@@ -353,28 +353,33 @@ class Scorer:
             return added
         tables = {name: _checked(np.atleast_2d(np.asarray(rows))) for name, rows in examples.items()}
         for name, table in tables.items():
-            added = added.add_examples(table, [name] * len(table), where)
+            added = cast(Self, add_examples(added, self._rows(table), [name] * len(table), where))
         return added
 
-    def add_examples(self, features: Rows, labels: Sequence[str], where: str = "examples") -> Self:
+    def add_examples(self, features: Rows, labels: Sequence[str] | str, where: str = "examples") -> Self:
         """A scorer that also knows some classes by pictures, seen or unseen ones; see `scoring.examples`.
 
         The result does not depend on the order of the pictures, or on how they are divided among calls.
 
         Args:
             features: [n, d_z]
-            labels: [n] class names, in any spelling. One that the model does not know is a new class without a
-                description.
+            labels: [n] class names, in any spelling, or one for all rows. One that the model does not know is a new
+                class without a description; a warning says if it looks like a known one.
 
         Raises:
             ConfigError: pictures cannot correct the prototypes of the method.
         """
-        rows, names = self._rows(_checked(features)), np.asarray(labels, dtype=object).tolist()
-        return cast(Self, add_examples(self, rows, names, where))
+        rows = self._rows(_checked(features))
+        names = [labels] * len(rows) if isinstance(labels, str) else np.asarray(labels, dtype=object).tolist()
+        added = cast(Self, add_examples(self, rows, names, where))
+        if mistaken := lookalike(added.class_names[len(self.class_names) :], self.class_names):
+            name, near = mistaken
+            warnings.warn(f"{where}: {name!r} is a new class; did you mean {near!r}?", ModelWarning, stacklevel=2)
+        return added
 
-    def without_examples(self, names: Sequence[str] | None = None) -> Self:
-        """A scorer without the pictures, labelled or not, of the named classes, or of all. Classes that are known by
-        pictures alone disappear."""
+    def without_examples(self, names: Sequence[str] | str | None = None) -> Self:
+        """A scorer without the pictures, labelled or not, of one or several named classes, or of all. Classes that are
+        known by pictures alone disappear."""
         forgotten = set(self.class_names if names is None else self._known(names))
         kept = [name for name in self.class_names if name not in forgotten]
         rest = replace(self, examples=self.examples.of(kept), unlabelled=self.unlabelled.of(kept))
@@ -403,15 +408,16 @@ class Scorer:
             return self
         return cast(Self, adapted(self, placed)) if len(rows) else self
 
-    def _known(self, names: Sequence[str]) -> Sequence[str]:
-        """The names as the scorer spells them."""
-        names, known = respelled(names, self.class_names), set(self.class_names)
+    def _known(self, names: Sequence[str] | str) -> Sequence[str]:
+        """The names, or the single one, as the scorer spells them."""
+        names = respelled([names] if isinstance(names, str) else names, self.class_names)
+        known = set(self.class_names)
         unknown = next((name for name in names if name not in known), None)
         if unknown is not None:
             raise unknown_name("class", unknown, self.class_names)
         return names
 
-    def only(self, names: Sequence[str]) -> Self:
+    def only(self, names: Sequence[str] | str) -> Self:
         """A scorer restricted to the named classes, in this order."""
         position = {name: i for i, name in enumerate(self.class_names)}
         names = self._known(names)
