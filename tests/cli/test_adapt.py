@@ -60,7 +60,7 @@ def test_a_model_learns_from_unlabelled_features_and_says_that_it_is_transductiv
     rows = world.data.features[world.data.test_rows]
     np.save(tmp_path / "rows.npy", rows)
     outcome = classnorm("adapt", trained, "--unlabelled", tmp_path / "rows.npy", "--out", tmp_path / "new")
-    assert outcome.code == 0 and "transductive" in outcome.out
+    assert outcome.code == 0 and f"wrote {tmp_path / 'new'}, a transductive model" in outcome.err
     assert np.array_equal(
         Scorer.load(tmp_path / "new").scores(rows[:20]), Scorer.load(trained).adapt(rows).scores(rows[:20])
     )
@@ -73,15 +73,18 @@ def test_a_model_learns_from_unlabelled_features_and_says_that_it_is_transductiv
 def test_where_validation_saw_no_gain_a_notice_says_so(
     classnorm: Command, trained: Path, world: Any, tmp_path: Path
 ) -> None:
-    scorer = replace(Scorer.load(trained), trust=Trust(4.0, 0.0, 50.0, unlabelled_gain=-2.0))
+    scorer = replace(Scorer.load(trained), trust=Trust(4.0, 0.0, 50.0, unlabelled_gain=-0.02))
     scorer.save(tmp_path / "doubtful")
     np.save(tmp_path / "rows.npy", world.features)
     flags = ["adapt", tmp_path / "doubtful", "--unlabelled", tmp_path / "rows.npy"]
     outcome = classnorm(*flags, "--out", tmp_path / "same", "--json")
-    assert outcome.code == 0 and "changed H by -2.0 points" in outcome.err and "--force" in outcome.err
+    assert outcome.code == 0 and "changed H by -0.02 points" in outcome.err and "--force" in outcome.err
     assert json.loads(outcome.out) == {
-        "model": str(tmp_path / "same"), "classes": [], "transductive": False, "unlabelled_gain": -2.0
+        "model": str(tmp_path / "same"), "classes": [], "transductive": False, "unlabelled_gain": -0.02
     }  # fmt: skip
+    plain = classnorm(*flags, "--out", tmp_path / "copy")
+    assert plain.out == ""
+    assert plain.err.endswith(f"wrote {tmp_path / 'copy'}: an unchanged copy of {tmp_path / 'doubtful'}\n")
     forced = classnorm(*flags, "--out", tmp_path / "other", "--json", "--force")
     assert forced.err == "" and json.loads(forced.out)["transductive"]
 
@@ -121,6 +124,7 @@ def test_labels_of_a_bundle_are_indices_into_its_class_names(
         ({"features": np.ones((1, 64)), "labels": np.array([3])}, "labels must be class names"),
         ({"features": np.ones((1, 3)), "labels": np.array(["ant"])}, "features have 3 dimensions"),
         ({"features": np.full((1, 64), np.nan), "labels": np.array(["ant"])}, "x.npz"),
+        ({"features": np.ones((0, 64)), "labels": np.array([], dtype=str)}, "x.npz: has no rows"),
         ({"features": np.ones((1, 64)), "labels": np.array([9]), "class_names": np.array(["ant"])}, "must be indices"),
     ],
 )
@@ -155,3 +159,24 @@ def test_a_label_that_looks_like_a_known_class_is_a_mistake_unless_new_classes_a
         meant = classnorm(*command, *few, "--new-classes")
         assert meant.code == 0 and "new, without a description: calss_3" in meant.err
     assert Scorer.load(tmp_path / "new").class_names[-1] == "calss_3"
+
+
+def test_an_empty_file_of_unlabelled_features_is_an_error(classnorm: Command, trained: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "empty.npy", np.empty((0, 64), dtype=np.float32))
+    outcome = classnorm("adapt", trained, "--unlabelled", tmp_path / "empty.npy", "--out", tmp_path / "new")
+    assert outcome.code == 2 and "empty.npy: has no rows" in outcome.err and outcome.err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_features_without_labels_are_no_examples(classnorm: Command, trained: Path, world: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", world.features)
+    outcome = classnorm("adapt", trained, "--examples", tmp_path / "rows.npy", "--out", tmp_path / "new")
+    assert outcome.code == 2 and "give an .npz file with features and labels (class names)" in outcome.err
+
+
+def test_one_picture_of_one_class_is_counted_in_the_singular(
+    classnorm: Command, trained: Path, world: Any, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "few.npz", features=world.features[:1], labels=np.array(["okapi"]))
+    outcome = classnorm("adapt", trained, "--examples", tmp_path / "few.npz", "--out", tmp_path / "new")
+    assert "1 example of 1 class;" in outcome.err and outcome.err.endswith(f"wrote {tmp_path / 'new'}\n")

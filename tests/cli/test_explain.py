@@ -114,6 +114,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "not a picture": (["{model}", "{rows}", "--out", "why.svg"], "must end in .png"),
     "picture of a class": (["{model}", "--class", "class_1", "--out", "why.png"], "leave them out with --class"),
     "no attributes": (["{model}", "{rows}", "--top", "0"], "--top is 0"),
+    "no rows": (["{model}", "{empty}"], "empty.npy: has no rows"),
     "few names": (["{model}", "{rows}", "--attribute-names", "{few}"], "2 names of attributes for descriptors of 30"),
     "no text": (["{model}", "{rows}", "--descriptions", "{few}"], "not made from text alone"),
 }
@@ -124,8 +125,10 @@ def test_a_mistake_is_reported_in_one_line(
     classnorm: Command, trained: Path, rows: Path, tmp_path: Path, case: str
 ) -> None:
     (tmp_path / "few.txt").write_text("stripes\nhooves\n")
+    np.save(tmp_path / "empty.npy", np.load(rows)[:0])
     arguments, message = BAD[case]
-    paths = {"{model}": str(trained), "{rows}": str(rows), "{few}": str(tmp_path / "few.txt")}
+    files = {"{few}": str(tmp_path / "few.txt"), "{empty}": str(tmp_path / "empty.npy")}
+    paths = {"{model}": str(trained), "{rows}": str(rows), **files}
     outcome = classnorm("explain", *(paths.get(argument, argument) for argument in arguments))
     assert outcome.code == 2 and message in outcome.err and "Traceback" not in outcome.err
     assert len(outcome.err.strip().splitlines()) == 1

@@ -115,7 +115,7 @@ def test_an_adapted_scorer_is_saved_whole(scorer, rows, tmp_path):
 
 def test_where_validation_saw_no_gain_the_scorer_stays_as_it_is(scorer, rows):
     doubtful = replace(scorer, trust=replace(TRUST, unlabelled_gain=-1.25))
-    with pytest.warns(ModelWarning, match="changed H by -1.2 points"):
+    with pytest.warns(ModelWarning, match="changed H by -1.25 points"):
         assert doubtful.adapt(rows) is doubtful
     with warnings.catch_warnings(action="error"):
         assert doubtful.adapt(rows, force=True).unlabelled.names

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from classnorm.cli.console import notice, print_json, print_table
+from classnorm.cli.console import counted, notice, print_json, print_table
 from classnorm.cli.labelled_inputs import LabelledInputs, NewClassesOption, read_examples
 from classnorm.cli.model_inputs import InputOptions
 from classnorm.cli.options import Command, ModelArgument, OutputOptions, optional
@@ -69,7 +69,7 @@ class Adapt(Command):
         from classnorm.scoring import Scorer  # PyTorch
         from classnorm.scoring.examples import evidence, space_of
 
-        scorer = Scorer.load(self.model, self.encoding.device)
+        scorer = known = Scorer.load(self.model, self.encoding.device)
         space_of(scorer)  # find out before images are encoded
         if self.examples is not None:
             examples = read_examples(self.encoding, self.model, self.examples, scorer.d_z, self.output.quiet)
@@ -86,8 +86,12 @@ class Adapt(Command):
         }
         if self.output.json:
             print_json(document)
-        else:
-            _print(document)
+            return
+        if document["classes"]:
+            _print(document["classes"])
+        transductive = ", a transductive model: it has seen unlabelled pictures" if document["transductive"] else ""
+        note = f": an unchanged copy of {self.model}" if scorer is known else transductive
+        notice(f"wrote {self.out}{note}", quiet=self.output.quiet)
 
     def _adapted(self, scorer: Scorer, features: Any) -> Scorer:
         with warnings.catch_warnings(record=True) as caught:
@@ -113,12 +117,12 @@ def with_examples(scorer: Scorer, examples: LabelledInputs, path: Path, new_clas
             raise DataError(f"{warning} Correct the label, or add the class with `new_classes`") from None
     new = more.class_names[len(scorer.class_names) :]
     known_only_by_pictures = f"; new, without a description: {', '.join(new)}" if new else ""
-    notice(f"{len(labels)} examples of {len(set(labels))} classes{known_only_by_pictures}", quiet=quiet)
+    counts = f"{counted(len(labels), 'example')} of {counted(len(set(labels)), 'class')}"
+    notice(f"{counts}{known_only_by_pictures}", quiet=quiet)
     return more
 
 
-def _print(document: dict[str, Any]) -> None:
-    classes = document["classes"]
+def _print(classes: list[dict[str, Any]]) -> None:
     rows = [
         [entry["name"], str(entry["examples"]), str(entry.get("unlabelled", "–")), f"{entry['weight']:.2f}"]
         for entry in classes[:_SHOWN]
@@ -127,5 +131,3 @@ def _print(document: dict[str, Any]) -> None:
     print_table(rich_table(Table.of("classes with pictures", header, rows)))
     if len(classes) > _SHOWN:
         print(f"… and {len(classes) - _SHOWN} more")
-    note = ", a transductive model: it has seen unlabelled pictures" if document["transductive"] else ""
-    print(f"wrote {document['model']}{note}")

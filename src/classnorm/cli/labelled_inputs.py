@@ -21,6 +21,8 @@ NewClassesOption = Annotated[
     Flag, tyro.conf.arg(help="Labels of examples that look like a known class are new classes.")
 ]
 
+_WITHOUT_LABELS = (".npy", ".mat", ".parquet")  # features
+
 
 class LabelledInputs(NamedTuple):
     """Rows of features and the names of their classes."""
@@ -32,10 +34,14 @@ class LabelledInputs(NamedTuple):
 
 def read_examples(encoding: InputOptions, model: Path, path: Path, d_z: int, quiet: bool) -> LabelledInputs:
     """Read features of an .npz file, or encode images like those that the model was trained on."""
+    if path.is_file() and path.suffix.lower() in _WITHOUT_LABELS:
+        raise DataError(f"{path}: has no labels; give an .npz file with features and labels (class names)")
     examples = _of_features(path) if path.suffix.lower() == ".npz" else _of_images(encoding, model, path, quiet)
     if examples.features.shape[1] != d_z:
         dimensions = f"features have {examples.features.shape[1]} dimensions; the model was trained on {d_z}"
         raise DataError(f"{path}: {dimensions}")
+    if not examples.labels:
+        raise DataError(f"{path}: has no rows; give features and label of at least one picture")
     return examples
 
 

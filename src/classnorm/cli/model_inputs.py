@@ -69,17 +69,20 @@ class InputOptions:
         elif self.size is not None:
             raise ConfigError("--size needs --encoder; by default the model knows its encoder and its size")
 
-    def read(self, model: Path, paths: Sequence[Path], d_z: int, quiet: bool) -> Inputs:
+    def read(self, model: Path, paths: Sequence[Path], d_z: int, quiet: bool, *, may_be_empty: bool = False) -> Inputs:
         """Read features, or encode images like those that the model was trained on.
 
         Args:
             d_z: dimensions that the model expects.
+            may_be_empty: whether features without a row are no error.
         """
         inputs = self._read(model, paths, quiet)
         if inputs.features.shape[1] != d_z:
             raise DataError(
                 f"{paths[0]}: features have {inputs.features.shape[1]} dimensions; the model was trained on {d_z}"
             )
+        if not len(inputs.features) and not may_be_empty:
+            raise DataError(f"{paths[0]}: has no rows; give features of at least one picture")
         return inputs
 
     def _read(self, model: Path, paths: Sequence[Path], quiet: bool) -> Inputs:

@@ -104,7 +104,8 @@ class Predict(Command):
             scorer.novelty_threshold(self.reject)
         if self.coverage is not None:
             scorer.prediction_sets(np.empty((0, scorer.d_z)), self.coverage)
-        names, features = self.encoding.read(self.model, self.inputs, scorer.d_z, self.output.quiet)
+        quiet = self.output.quiet
+        names, features = self.encoding.read(self.model, self.inputs, scorer.d_z, quiet, may_be_empty=True)
         columns = ["row" if names is None else "image", "rank", "class", "score", "probability", "kind"]
         columns += [name for name, value in (("known", self.reject), ("set", self.coverage)) if value is not None]
         predictions: Iterable[dict[str, Any]] = _best(scorer, features, self, names)

@@ -402,7 +402,7 @@ class Scorer:
         rows, gain = self._rows(_checked(features)), None if self.trust is None else self.trust.unlabelled_gain
         placed = place(self, rows)
         if gain is not None and gain <= 0.0 and not force:
-            reason = f"on validation splits, unlabelled pictures changed H by {gain:.1f} points"
+            reason = f"on validation splits, unlabelled pictures did not help: they changed H by {gain:.2f} points"
             advice = "the model is left as it is (`force` adapts it all the same)"
             warnings.warn(f"{reason}; {advice}", ModelWarning, stacklevel=2)
             return self
