@@ -124,7 +124,7 @@ def test_a_variance_is_judged_at_four_points_by_two_definitions_and_norms(reprod
     assert kinds == {
         f"{d}, {n}" for d in ("between classes", "of all logits") for n in ("unit norm", "unit norm · √d_a")
     }
-    assert all("at 0, 10, 100, median" in verdict.measured for verdict in verdicts)
+    assert all("at steps 0, 10, 100 and the median" in verdict.measured for verdict in verdicts)
     for verdict in (verdict for verdict in verdicts if verdict.claim.startswith("Linear with NS")):
         values = [float(text) for text in verdict.measured.split(" at ")[0].split(", ")]
         inside = [1 / 3 <= value <= 3 for value in values]

@@ -40,7 +40,7 @@ _WIDE = {"penalty": (1e-4, 1e-2, 1.0, 1e2, 1e4, 1e6), "ridge": (1e-4, 1e-3, 1e-2
 
 
 def named_grid(name: GridName, strategy: str, encoder: bool = False) -> Grid:
-    """A grid by its name. `encoder` says whether an encoder is trained along."""
+    """A grid by its name. `encoder` says whether an encoder is trained jointly."""
     if name == "paper":
         return paper_grid(strategy, encoder)
     return default_grid(strategy) if name == "default" else wide_grid(strategy)

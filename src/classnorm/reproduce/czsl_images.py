@@ -1,4 +1,4 @@
-"""The paper's continual table and curves from images, with an encoder that is trained along.
+"""The paper's continual table and curves from images, with an encoder that is trained jointly.
 
 An encoder is trained jointly with each of the paper's methods; beside them stand learners on a frozen encoder, and one
 whose encoder is adapted on the first task only. An arm is kept when it is done; arms that are not have dashes.
@@ -53,7 +53,7 @@ _NORMS = Grid({"batch_norm": ("frozen", "trained")})
 _MEMORY_BATCH = 32  # remembered images per step: as many as new ones
 _LARGE = 224  # pixels, what the encoder was trained on
 _TITLE = "Continual zero-shot learning from images"
-_CONCLUSION = "Class normalization also improves continual methods whose encoder is trained along, mH by 30 to 50 %."
+_CONCLUSION = "Class normalization also improves continual methods whose encoder is trained jointly, mH by 30 to 50 %."
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ImageArm(Arm):
     """An arm of the table; `inputs` says what becomes of the encoder."""
 
     inputs: str = "joint"
-    """joint: trained along; frozen, frozen-224: not trained; adapted: trained on the first task, then frozen."""
+    """joint: trained jointly; frozen, frozen-224: not trained; adapted: trained on the first task, then frozen."""
 
 
 def _joint(arm: Arm) -> ImageArm:
@@ -125,7 +125,7 @@ def _key(reproduction: Reproduction, dataset: ZeroShotDataset, arm: ImageArm) ->
 
 
 def _plan(reproduction: Reproduction, dataset: ZeroShotDataset, arms: Sequence[ImageArm]) -> str:
-    """How long the arms with an encoder that is trained along will take, by timing their batches."""
+    """How long the arms with an encoder that is trained jointly will take, by timing their batches."""
     import torch
 
     from classnorm.experiments.image_plan import plan_images
@@ -298,7 +298,7 @@ def czsl_images(numbers: Mapping[str, Any]) -> Artifact:
 
 
 _NOTES = (
-    "The encoder is trained along with each method, on images that are mirrored at random; layers that are frozen are "
+    "The encoder is trained jointly with each method, on images that are mirrored at random; frozen layers are "
     "the same for all arms. The first 3 tasks choose the learning rates of embedder and encoder and whether BatchNorm "
     "uses the statistics of batches, by mAUC; a fresh model learns the others, and only these are reported. Accuracies "
     "are averaged over classes; in parentheses the change due to CN. A dash: not measured.",

@@ -106,4 +106,6 @@ def _verdict(claim: str, label: str, scoring: str, found: Sequence[tuple[float, 
     judgement: Judgement = everywhere if len(held) == len(POINTS) else "holds weakly" if held else "does not hold"
     numbers = ", ".join(f"{value:.3g}" for value, _ in found)
     where = "" if len(held) in (0, len(POINTS)) else f"; holds only at {', '.join(held)}"
-    return Verdict(claim, label, f"{numbers} at {', '.join(POINTS)}{where}", judgement, scoring)
+    return Verdict(
+        claim, label, f"{numbers} at steps {', '.join(POINTS[:-1])} and the {POINTS[-1]}{where}", judgement, scoring
+    )
