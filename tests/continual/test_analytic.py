@@ -44,6 +44,13 @@ def test_features_of_several_encoders_have_a_geometry_each(dataset):
     np.testing.assert_allclose(history[2], joint(stream, 2, feature_blocks="10,6", **SETTINGS), atol=1e-4)
     one = run_stream(stream, "analytic", replace(config, feature_blocks="")).history
     assert np.abs(one[2] - history[2]).max() > 0.1
+    first = run_stream(stream, "analytic", replace(config, feature_weights="1,0")).history
+    alone = TaskStream.make(replace(dataset, features=dataset.features[:, :10]), 3, seed=1)
+    np.testing.assert_allclose(
+        first[2], run_stream(alone, "analytic", replace(config, feature_blocks="")).history[2], atol=1e-3
+    )
+    with pytest.raises(ConfigError, match="feature_weights is '1'; give a number from 0 for each of the 2 parts"):
+        run_stream(stream, "analytic", replace(config, feature_weights="1"))
 
 
 def test_with_fewer_landmarks_than_classes_it_still_does(stream):

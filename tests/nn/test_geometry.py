@@ -159,14 +159,15 @@ def test_moments_of_another_power_are_refused():
         FeatureGeometry(24, power=0.5).fit_moments(FeatureMoments(24, power=1.0))
 
 
-def test_blocks_are_mapped_each_for_itself_and_have_the_same_length():
+@pytest.mark.parametrize(("weights", "shares"), [(None, (0.5, 0.5)), ((0.8, 0.2), (0.8, 0.2))])
+def test_blocks_are_mapped_each_for_itself_and_their_cosines_are_averaged(weights, shares):
     rows = torch.rand(80, 14, generator=torch.Generator().manual_seed(3)) * torch.arange(1, 15)
     labels = torch.arange(80) % 5
-    both = FeatureGeometry(14, 4, within=0.5, blocks=(9, 5)).fit(rows, labels)
+    both = FeatureGeometry(14, 4, within=0.5, blocks=(9, 5), weights=weights).fit(rows, labels)
     alone = [FeatureGeometry(part.shape[1], 4, within=0.5).fit(part, labels) for part in (rows[:, :9], rows[:, 9:])]
-    expected = torch.cat([alone[0](rows[:, :9]), alone[1](rows[:, 9:])], dim=1) / 2**0.5
-    # Eigenvectors are determined up to sign.
-    torch.testing.assert_close(both(rows) @ both(rows).T, expected @ expected.T, rtol=1e-4, atol=1e-5)
+    placed = [part(rows[:, columns]) for part, columns in zip(alone, (slice(9), slice(9, 14)), strict=True)]
+    expected = sum(share * part @ part.T for share, part in zip(shares, placed, strict=True))
+    torch.testing.assert_close(both(rows) @ both(rows).T, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("power", [0.4, 0.5, 0.75, 1.0])

@@ -136,7 +136,8 @@ class FeatureGeometry(nn.Module):
         whitening: from 0 to 0.5.
         within: from 0 to 1; above 0, fitting requires labels.
         blocks: sizes of parts of the features, such as those of several encoders. Each part is mapped for itself, to at
-            most `dimensions` directions, and all have the same length; by default all features are one part.
+            most `dimensions` directions; by default all features are one part.
+        weights: of the parts in the cosine of two rows, adding up to 1; by default equal.
 
     Shapes: [n, d_z] → [n, k], unit length.
 
@@ -157,6 +158,7 @@ class FeatureGeometry(nn.Module):
         whitening: float = 0.35,
         within: float = 0.0,
         blocks: Sequence[int] = (),
+        weights: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         self.dimensions, self.power = dimensions, power
@@ -165,6 +167,7 @@ class FeatureGeometry(nn.Module):
         require(self, positive=["dimensions", "power"], between=shares)
         self.blocks = list(blocks) or [d_z]
         self.widths = [min(dimensions, size) for size in self.blocks]
+        self.weights = list(weights) if weights else [1 / len(self.blocks)] * len(self.blocks)
         self.register_buffer("mean", torch.zeros(d_z))
         self.register_buffer("projection", torch.zeros(d_z, sum(self.widths)))
 
@@ -212,8 +215,8 @@ class FeatureGeometry(nn.Module):
         placed = (powered - self.mean) @ self.projection
         if len(self.blocks) == 1:
             return F.normalize(placed, dim=-1)
-        parts = [F.normalize(part, dim=-1) for part in torch.split(placed, self.widths, dim=-1)]
-        return torch.cat(parts, dim=-1) / math.sqrt(len(parts))
+        parts = zip(torch.split(placed, self.widths, dim=-1), self.weights, strict=True)
+        return torch.cat([math.sqrt(weight) * F.normalize(part, dim=-1) for part, weight in parts], dim=-1)
 
 
 def leading(covariance: Tensor, k: int, exactly: bool = False) -> tuple[Tensor, Tensor]:

@@ -115,6 +115,8 @@ class AnalyticConfig(SolvedConfig, GeometryConfig):
     """Sizes of the parts of a descriptor that get separate kernels; empty is one kernel for all."""
     feature_blocks: str = added_setting("")
     """Sizes of the parts of the features, as of several encoders, that get separate geometries; empty is one."""
+    feature_weights: str = added_setting("")
+    """Weights of the parts of `feature_blocks` in the cosines, like 4,1 if the second is weaker; empty is equal."""
     landmarks: int = KernelConfig.landmarks
     """Maximum number of seen classes that span the kernel's feature space; more are subsampled by the seed."""
 

@@ -37,6 +37,8 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
     """Weights of the kernels of `blocks`, like 3,1, or `equal`; empty chooses them, leaving out a class at a time."""
     feature_blocks: str = added_setting("")
     """Sizes of feature parts with separate geometries, as of several encoders; empty is one geometry."""
+    feature_weights: str = added_setting("")
+    """Weights of the parts of `feature_blocks` in the cosines, like 4,1 if the second is weaker; empty is equal."""
     landmarks: int = 2000
     """Largest number of seen classes that span the kernel's feature space; larger sets are sampled by the seed."""
     closed_form: bool = False
@@ -79,17 +81,14 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
         """The given weights of the descriptor parts, scaled to add up to 1; None if they are equal or to be chosen."""
         if self.block_weights in ("", "equal"):
             return None
-        try:
-            weights = [float(part) for part in self.block_weights.split(",")]
-        except ValueError:
-            weights = []
-        total = sum(weights)
-        if len(weights) != n_blocks or min(weights) < 0 or not 0 < total < math.inf:
-            raise ConfigError(
-                f"block_weights is {self.block_weights!r}; give equal, or a number from 0 for each of the {n_blocks} "
-                "parts in `blocks`"
-            )
-        return [weight / total for weight in weights]
+        return _weights(self.block_weights, n_blocks, "block_weights", "blocks", "equal, or ")
+
+    def part_weights(self, n_parts: int) -> list[float] | None:
+        return (
+            _weights(self.feature_weights, n_parts, "feature_weights", "feature_blocks")
+            if self.feature_weights
+            else None
+        )
 
     def feature_parts(self, d_z: int) -> list[int]:
         """Sizes of the feature parts with separate geometries."""
@@ -104,6 +103,20 @@ def _sizes(text: str, total: int, setting: str, kind: str) -> list[int]:
     if sum(sizes) != total or min(sizes, default=0) < 1:
         raise ConfigError(f"{setting} is {text!r}; give sizes that add up to the {total} {kind} dimensions")
     return sizes
+
+
+def _weights(text: str, n_parts: int, setting: str, parts: str, otherwise: str = "") -> list[float]:
+    """Scaled to add up to 1."""
+    try:
+        weights = [float(part) for part in text.split(",")]
+    except ValueError:
+        weights = []
+    total = sum(weights)
+    if len(weights) != n_parts or min(weights) < 0 or not 0 < total < math.inf:
+        raise ConfigError(
+            f"{setting} is {text!r}; give {otherwise}a number from 0 for each of the {n_parts} parts in `{parts}`"
+        )
+    return [weight / total for weight in weights]
 
 
 def recorded_blocks(dataset: ZeroShotDataset) -> dict[str, Any]:

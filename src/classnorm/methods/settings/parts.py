@@ -79,12 +79,17 @@ class GeometryConfig:
         """Sizes of the feature parts with separate geometries."""
         return [d_z]
 
+    def part_weights(self, n_parts: int) -> Sequence[float] | None:
+        """Weights of the feature parts, adding up to 1; None if they are equal."""
+        return None
+
     def build_geometry(self, d_z: int) -> FeatureGeometry:
         """An unfitted geometry with these settings."""
         from classnorm.nn import FeatureGeometry
 
         shape = self.dimensions, self.power, self.shrinkage, self.whitening, self.within
-        return FeatureGeometry(d_z, *shape, self.feature_parts(d_z))
+        parts = self.feature_parts(d_z)
+        return FeatureGeometry(d_z, *shape, parts, self.part_weights(len(parts)))
 
 
 @dataclass(frozen=True, kw_only=True)
