@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from classnorm.metrics import Calibration
 from classnorm.scoring import Scorer
 
 Command = Callable[..., Any]
@@ -45,6 +46,20 @@ def test_a_sentence_and_bars_name_the_attributes_and_add_up(
         assert "leans on" in last
 
 
+def test_the_sentence_starts_with_a_calibration_that_adds_more_than_any_attribute(
+    classnorm: Command, trained: Path, rows: Path, tmp_path: Path
+) -> None:
+    scorer = Scorer.load(trained, "cpu")
+    seen, unseen = (scorer.class_names[np.flatnonzero(side)[0]] for side in (scorer.seen, ~scorer.seen))
+    two = scorer.only([seen, unseen])
+    two.calibrated(Calibration("bias", 1e4)).save(tmp_path / "strong")  # in favour of the unseen class
+    two.calibrated(Calibration("bias", 1e-4)).save(tmp_path / "weak")
+    strong, weak = (classnorm("explain", tmp_path / name, rows, "--top", 3).out for name in ("strong", "weak"))
+    title = strong.splitlines()[0]
+    assert f"says {unseen} rather than {seen}" in title.replace("_", " ") and ": calibration (+10000.00), " in title
+    assert "calibration (" not in weak
+
+
 def test_json_has_the_explanations_of_the_scorer(classnorm: Command, trained: Path, rows: Path) -> None:
     document = json.loads(classnorm("explain", trained, rows, "--json").out)
     expected = Scorer.load(trained, "cpu").explain(np.load(rows))
@@ -76,6 +91,10 @@ def test_a_class_is_explained_with_and_without_rows_of_it(
     assert (full["rows"], full["right"]) == (int((data.labels == unseen).sum()), right)
     text = classnorm("explain", trained, tmp_path / "own.npy", "--class", name).out
     assert f"{right} of {full['rows']} rows right" in text and "is known by:" in text
+    first = full["attributes"][0]
+    assert text.splitlines()[1].split() == ["attribute", "weight", "value", "mean", "of", "all"]
+    values = [f"{first['weight']:.3f}", f"{first['value']:.3g}", f"{first['mean']:.3g}"]
+    assert text.splitlines()[2].split()[-3:] == values
 
 
 def test_the_gain_of_a_needed_attribute_is_the_change_of_the_score(trained: Path, world: Any) -> None:

@@ -22,8 +22,19 @@ def test_rows_of_features_are_suggested(classnorm: Command, trained: Path, world
     assert outcome.code == 0 and outcome.err == ""
     assert json.loads(outcome.out) == json.loads(json.dumps(suggest(Scorer.load(trained), world.features, 4)))
     lines = classnorm("suggest", trained, "--unlabelled", tmp_path / "pool.npz", "--count", 4).out.splitlines()
-    rows = [str(picture["row"]) for picture in json.loads(outcome.out)["pictures"]]
-    assert [line.split()[2] for line in lines[1:5]] == rows
+    rows = [f"row {picture['row']}" for picture in json.loads(outcome.out)["pictures"]]
+    assert [line.split("  ")[-2] for line in lines[1:5]] == rows
+    assert lines[0].startswith("label these pictures")
+
+
+def test_where_the_model_is_sure_there_is_little_to_gain(
+    classnorm: Command, trained: Path, world: Any, tmp_path: Path
+) -> None:
+    scorer = Scorer.load(trained)
+    scorer.calibrated(scorer.calibration, 1e-3).save(tmp_path / "sure")
+    np.save(tmp_path / "pool.npy", world.features)
+    outcome = classnorm("suggest", tmp_path / "sure", "--unlabelled", tmp_path / "pool.npy", "--count", 3)
+    assert outcome.out.startswith("there is little to gain: the model is sure of these pictures")
 
 
 def test_images_are_suggested_by_their_path(

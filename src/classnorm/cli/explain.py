@@ -148,7 +148,10 @@ def _lines(document: dict[str, Any]) -> list[str]:
     """A sentence, a bar for each contribution, and the neighbours."""
     entries = document["attributes"]
     speaking = [entry for entry in entries if entry["contribution"] > 0 and ("value" in entry or "of" in entry)]
-    reasons = ", ".join(f"{_name(entry, document)} ({entry['contribution']:+.2f})" for entry in speaking[:_NAMED])
+    most = max((entry["contribution"] for entry in speaking), default=0.0)
+    calibration = [entry for entry in entries if _is_calibration(entry) and entry["contribution"] > most]
+    named = [*calibration, *speaking[:_NAMED]]
+    reasons = ", ".join(f"{_name(entry, document)} ({entry['contribution']:+.2f})" for entry in named)
     longest = max((abs(entry["contribution"]) for entry in entries), default=0.0) or 1.0
     lines = [f"{_title(document)}, by {document['difference']:.2f}" + (f": {reasons}" if reasons else "")]
     for entry in entries:
@@ -156,6 +159,10 @@ def _lines(document: dict[str, Any]) -> list[str]:
         bar = ("█" if value > 0 else "░") * round(_BAR * abs(value) / longest)
         lines.append(f"  {_column(_name(entry, document))}{value:+8.2f} {bar}".rstrip())
     return [*lines, _neighbours(document)]
+
+
+def _is_calibration(entry: dict[str, Any]) -> bool:
+    return entry["name"] == "calibration" and "value" not in entry and "of" not in entry
 
 
 def _name(entry: dict[str, Any], document: dict[str, Any]) -> str:
@@ -178,8 +185,9 @@ def _neighbours(document: dict[str, Any]) -> str:
 
 def _class_lines(document: dict[str, Any]) -> list[str]:
     lines = [f"{readable_name(document['class'])} ({document['kind']}) is known by:"]
+    lines.append(f"  {_column('attribute')}{'weight':>8}{'value':>9}{'mean of all':>13}")
     for entry in document["attributes"]:
-        values = f" {entry['value']:.3g}, on average {entry['mean']:.3g}" if "value" in entry else ""
+        values = f"{entry['value']:9.3g}{entry['mean']:13.3g}" if "value" in entry else ""
         lines.append(f"  {_column(entry['name'])}{entry['weight']:8.3f}{values}")
     similar = ", ".join(f"{readable_name(s['class'])} ({s['cosine']:.2f})" for s in document["similar"])
     lines += [f"  most similar: {similar} (cosine of the prototypes)", _neighbours(document)]

@@ -13,6 +13,9 @@ from classnorm.cli.model_inputs import InputOptions
 from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive
 from classnorm.results.run_folder import model_files
 
+_SURE = 0.95  # probability of the likeliest class
+_LEAST = 0.1  # pictures at stake in a class
+
 
 @dataclass(frozen=True, kw_only=True)
 class Suggest(Command):
@@ -62,9 +65,13 @@ class Suggest(Command):
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
-    pictures = [
-        f"{picture['gain']:6.2f} %  {picture.get('path', picture.get('row'))}  {picture['reason']}"
-        for picture in document["pictures"]
-    ]
-    classes = [f"{entry['gain']:6.2f} %  {entry['class']}  {entry['reason']}" for entry in document["classes"]]
-    return ["label these pictures (gain, picture, why):", *pictures, "", "describe these classes better:", *classes]
+    pictures, classes = document["pictures"], document["classes"]
+    lines = []
+    if all(p["probability"] >= _SURE for p in pictures) and all(c["pictures"] < _LEAST for c in classes):
+        lines.append("there is little to gain: the model is sure of these pictures; gains are shares of the doubt left")
+    lines.append("label these pictures (gain in percent of the uncertainty, picture, why):")
+    for picture in pictures:
+        name = picture["path"] if "path" in picture else f"row {picture['row']}"
+        lines.append(f"{picture['gain']:6.2f} %  {name}  {picture['reason']}")
+    lines += ["", "describe these classes better:"]
+    return lines + [f"{entry['gain']:6.2f} %  {entry['class']}  {entry['reason']}" for entry in classes]
