@@ -264,7 +264,7 @@ def test_an_encoder_can_be_named_where_the_model_knows_none(
     expected = classnorm("predict", asked, shapes).out
     (asked / "encoder.json").unlink()
     refused = classnorm("predict", asked, shapes)
-    assert refused.code == 2 and "knows no encoder; give --encoder" in refused.err
+    assert refused.code == 2 and "pictures need the encoder that made them: give --encoder." in refused.err
     assert classnorm("predict", asked, shapes, "--encoder", "convnet", "--size", 32).out == expected
 
 
@@ -272,6 +272,7 @@ def test_an_encoder_can_be_named_where_the_model_knows_none(
     ("make", "flags", "message"),
     [
         (lambda folder: folder / "gone.png", [], "gone.png: no such file or folder"),
+        (lambda folder: "glyphs-light", [], "score the model on this dataset with classnorm evaluate"),
         (lambda folder: folder / "nowhere", [], "nowhere: no such file"),
         (lambda folder: (folder / "hollow").mkdir() or folder / "hollow", [], "hollow: no images there"),
         (lambda folder: folder, ["--size", 32], "--size needs --encoder"),

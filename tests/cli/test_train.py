@@ -57,6 +57,13 @@ def test_json_has_the_promised_shape(capsys, bundle, tmp_path):
         assert document["std"][name] == pytest.approx(np.std(values, ddof=1), abs=1e-3)
 
 
+def test_the_next_step_says_what_the_file_of_features_holds(capsys, bundle, tmp_path):
+    main(["train", str(bundle), *QUICK, "--calibration", "none", "--out", str(tmp_path), "--quiet"])
+    step = capsys.readouterr().out.splitlines()[-1]
+    command = f"next: classnorm predict {tmp_path / 'seed-0'} features.npy --top 3"
+    assert step.startswith(f"{command}  # features.npy: rows of 32 numbers")
+
+
 def test_the_model_path_of_a_run_is_a_run_folder(capsys, bundle, tmp_path):
     document = train_json(capsys, bundle, *QUICK, "--calibration", "none", "--out", tmp_path)
     from pathlib import Path

@@ -13,6 +13,7 @@ from classnorm.cli.console import stage_progress
 from classnorm.cli.image_options import notice_skipped
 from classnorm.cli.options import optional
 from classnorm.cli.run_options import DeviceOption
+from classnorm.data import glyphs
 from classnorm.data.bundle import read_npz, texts
 from classnorm.data.folder import is_folder_bundle, read_store
 from classnorm.data.images import list_images
@@ -91,7 +92,9 @@ class InputOptions:
         images: dict[str, Path] = {}
         for path in paths:
             if not path.exists():
-                raise DataError(f"{path}: no such file or folder")
+                is_dataset = str(path) in glyphs.NAMES
+                hint = "; score the model on this dataset with classnorm evaluate" if is_dataset else ""
+                raise DataError(f"{path}: no such file or folder{hint}")
             found = list_images(path)
             if found is None and len(paths) == 1:
                 features = read_features(path)

@@ -109,7 +109,7 @@ class Train(MethodCommand):
         print(f"runs: {out}")
         if self.images is not None:
             print(f"report: {report}")
-        self._print_next_step(results[0].folder)
+        self._print_next_step(results[0].folder, dataset.d_z)
 
     def _prepared(self) -> Prepared | None:
         """The dataset made of `images`, if any."""
@@ -140,8 +140,9 @@ class Train(MethodCommand):
             **mean_and_std(results),
         }
 
-    def _print_next_step(self, model: Path) -> None:
+    def _print_next_step(self, model: Path, d_z: int) -> None:
         weights = ["--weights", str(self.image.weights)] if self.image.weights is not None else []
         rows = self.images or "features.npy"
+        about = "" if self.images else f"  # features.npy: rows of {d_z} numbers, made like those of the training"
         if self.images is None or Path(self.images).exists():  # glyphs have no files
-            print(f"next: {shlex.join(['classnorm', 'predict', str(model), rows, '--top', '3', *weights])}")
+            print(f"next: {shlex.join(['classnorm', 'predict', str(model), rows, '--top', '3', *weights])}{about}")

@@ -181,7 +181,11 @@ def read_encoder(model: Path) -> dict[str, Any]:
     """Read the record of the encoder whose features the model was trained on."""
     path = encoder_file(model)
     if not path.is_file():
-        raise ModelError(f"{path}: no such file; a model of bare features knows no encoder; give `encoder`")
+        raise ModelError(
+            f"{path}: no such file; the model was trained on features made elsewhere, so pictures need the encoder "
+            "that made them: give `encoder`. A model of the embedded glyphs takes features; only classnorm serve "
+            "takes pictures for it"
+        )
     record: dict[str, Any] = read_json(path, EncoderRecord, "set `encoder`", ModelError)
     return record
 
