@@ -78,7 +78,7 @@ class Adapt(Command):
             _, features = self.encoding.read(self.model, (self.unlabelled,), scorer.d_z, self.output.quiet)
             scorer = self._adapted(scorer, features)
         scorer.save(self.out)
-        document = {
+        document: dict[str, Any] = {
             "model": str(self.out),
             "classes": evidence(scorer),
             "transductive": bool(scorer.unlabelled.names),
