@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from classnorm.cli.console import counted, notice, print_json, print_table
-from classnorm.cli.labelled_inputs import LabelledInputs, NewClassesOption, read_examples
+from classnorm.cli.labelled_inputs import read_examples
 from classnorm.cli.model_inputs import InputOptions
 from classnorm.cli.options import Command, ModelArgument, OutputOptions, optional
-from classnorm.errors import ConfigError, DataError, ModelWarning
+from classnorm.errors import ConfigError, ModelWarning
 from classnorm.report import rich_table
 from classnorm.results.artifact import Table
 from classnorm.results.run_folder import model_files
@@ -36,8 +38,8 @@ class Adapt(Command):
     Notes:
       Nothing is trained: the prototypes of the classes move towards the pictures,
       the less the more the model trusts its descriptions. A class folder that the
-      model does not know is a new class without a description; if it looks like a
-      known class, that takes --new-classes. A model that has seen unlabelled pictures
+      model does not know is a new class without a description; a line says so, and
+      which known class it looks like. A model that has seen unlabelled pictures
       is transductive: never compare its scores on these pictures with those of
       models that have not. If validation found that such pictures would not help
       this model, they are left out, unless --force. The new model is a folder for
@@ -50,7 +52,6 @@ class Adapt(Command):
     features and labels (class names)."""
     unlabelled: Annotated[Path | None, optional("FOLDER|FEATURES")] = None
     """Unlabelled pictures: a folder of images, or features: .npy, .npz, .mat, .csv, .parquet, a bundle."""
-    new_classes: NewClassesOption = False
     out: Annotated[Path, tyro.conf.arg(metavar="DIR")]
     """Folder of the new model."""
     force: bool = False
@@ -72,11 +73,11 @@ class Adapt(Command):
         scorer = known = Scorer.load(self.model, self.encoding.device)
         space_of(scorer)  # find out before images are encoded
         if self.examples is not None:
-            examples = read_examples(self.encoding, self.model, self.examples, scorer.d_z, self.output.quiet)
-            scorer = with_examples(scorer, examples, self.examples, self.new_classes, self.output.quiet)
+            scorer = with_examples(scorer, self.encoding, self.model, self.examples, self.output.quiet)
         if self.unlabelled is not None:
             _, features = self.encoding.read(self.model, (self.unlabelled,), scorer.d_z, self.output.quiet)
-            scorer = self._adapted(scorer, features)
+            with _noticed_warnings(self.output.quiet):
+                scorer = scorer.adapt(features, self.force)
         scorer.save(self.out)
         document: dict[str, Any] = {
             "model": str(self.out),
@@ -93,33 +94,27 @@ class Adapt(Command):
         note = f": an unchanged copy of {self.model}" if scorer is known else transductive
         notice(f"wrote {self.out}{note}", quiet=self.output.quiet)
 
-    def _adapted(self, scorer: Scorer, features: Any) -> Scorer:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ModelWarning)
-            scorer = scorer.adapt(features, self.force)
-        for warning in caught:
-            notice(str(warning.message), quiet=self.output.quiet)
-        return scorer
 
-
-def with_examples(scorer: Scorer, examples: LabelledInputs, path: Path, new_classes: bool, quiet: bool) -> Scorer:
-    """The scorer with labelled pictures; a notice counts them and names classes that are new.
-
-    Args:
-        new_classes: whether a label that looks like a known class is a new one, not an error.
-    """
-    features, labels = examples
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore" if new_classes else "error", ModelWarning)
-        try:
-            more = scorer.add_examples(features, labels, str(path))
-        except ModelWarning as warning:
-            raise DataError(f"{warning} Correct the label, or add the class with `new_classes`") from None
+def with_examples(scorer: Scorer, encoding: InputOptions, model: Path, path: Path, quiet: bool) -> Scorer:
+    """The scorer with labelled pictures; a notice counts them and names classes that are new."""
+    features, labels = read_examples(encoding, model, path, scorer.d_z, quiet)
+    with _noticed_warnings(quiet):
+        more = scorer.add_examples(features, labels, str(path))
     new = more.class_names[len(scorer.class_names) :]
     known_only_by_pictures = f"; new, without a description: {', '.join(new)}" if new else ""
     counts = f"{counted(len(labels), 'example')} of {counted(len(set(labels)), 'class')}"
     notice(f"{counts}{known_only_by_pictures}", quiet=quiet)
     return more
+
+
+@contextmanager
+def _noticed_warnings(quiet: bool) -> Iterator[None]:
+    """Print what the model warns of as notices."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ModelWarning)
+        yield
+    for warning in caught:
+        notice(str(warning.message), quiet=quiet)
 
 
 def _print(classes: list[dict[str, Any]]) -> None:

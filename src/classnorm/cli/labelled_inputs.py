@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import tyro
 
 from classnorm.cli.model_inputs import InputOptions
-from classnorm.cli.options import Flag
 from classnorm.data.bundle import read_npz, texts
 from classnorm.data.images import find_images
 from classnorm.data.table_files import read_features
 from classnorm.errors import DataError
 
-__all__ = ["LabelledInputs", "NewClassesOption", "read_examples"]
-
-NewClassesOption = Annotated[
-    Flag, tyro.conf.arg(help="Labels of examples that look like a known class are new classes.")
-]
+__all__ = ["LabelledInputs", "read_examples"]
 
 _WITHOUT_LABELS = (".npy", ".mat", ".parquet")  # features
 

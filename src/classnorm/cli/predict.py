@@ -14,7 +14,6 @@ import tyro
 
 from classnorm.cli.adapt import with_examples
 from classnorm.cli.console import notice, print_json
-from classnorm.cli.labelled_inputs import NewClassesOption, read_examples
 from classnorm.cli.model_inputs import InputOptions, InputsArgument
 from classnorm.cli.new_classes import with_new_classes
 from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive, check_share, optional
@@ -62,7 +61,6 @@ class Predict(Command):
     examples: Annotated[Path | None, optional("FOLDER|NPZ")] = None
     """A few labelled pictures that correct the model: a folder per class, or an .npz file with features and labels
     (class names)."""
-    new_classes: NewClassesOption = False
     only: Annotated[tuple[str, ...], optional("NAME…")] = ()
     """Choose among these classes only."""
     top: int = 1
@@ -95,8 +93,7 @@ class Predict(Command):
             scorer = with_new_classes(scorer, self.descriptors, self.output.quiet)
         if self.examples is not None:
             space_of(scorer)  # find out before images are encoded
-            examples = read_examples(self.encoding, self.model, self.examples, scorer.d_z, self.output.quiet)
-            scorer = with_examples(scorer, examples, self.examples, self.new_classes, self.output.quiet)
+            scorer = with_examples(scorer, self.encoding, self.model, self.examples, self.output.quiet)
         if self.only:
             scorer = scorer.only(self.only)
         # Thresholds must exist: find out before images are encoded.

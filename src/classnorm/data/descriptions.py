@@ -203,7 +203,8 @@ def respelled(names: Iterable[str], known: Iterable[str]) -> list[str]:
 
 
 def lookalike(names: Iterable[str], known: Collection[str]) -> tuple[str, str] | None:
-    """The first of `names` that is unknown but looks like one of `known`, and that one. Numbers never look alike.
+    """The first of `names` that is unknown but looks like one of `known`, and that one. Names with different numbers
+    never look alike.
 
     Of very many names, only the first are compared.
 
@@ -211,12 +212,16 @@ def lookalike(names: Iterable[str], known: Collection[str]) -> tuple[str, str] |
     ('Indigo_buntnig', 'Indigo Bunting')
     """
     keys = {_key(name): name for name in known}
-    new = [name for name in dict.fromkeys(respelled(names, known)) if _key(name) not in keys and not is_number(name)]
+    new = [name for name in dict.fromkeys(respelled(names, known)) if _key(name) not in keys]
     for name in new[: 1 + _COMPARED // (1 + len(keys))]:
-        near = nearest(_key(name), keys)
+        near = nearest(_key(name), (key for key in keys if _numbers(key) == _numbers(name)))
         if near is not None:
             return name, keys[near]
     return None
+
+
+def _numbers(name: str) -> list[str]:
+    return [digits.lstrip("0") for digits in re.findall("[0-9]+", name)]
 
 
 def _key(name: str) -> str:
