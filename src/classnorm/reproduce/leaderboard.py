@@ -119,8 +119,8 @@ def leaderboard(data: Mapping[str, Any]) -> Artifact:
             f"{_budget(data['trials'], data['seconds'])} The first trial has the settings of the recipe; settings and "
             f"the calibration of the seen scores are chosen by H on {_SPLITS} validation splits of the training rows. "
             "The winner is trained on all training rows and tested once.",
-            "Most systems of the paper's main table are trained for a small share of their published schedules; the table "
-            "`main` states it.",
+            "Most systems of the paper's main table are trained for a small share of their published schedules, which "
+            "the table `main` states.",
             "CPU seconds are those of the final training, summed over threads. “Add a class”: milliseconds until a "
             "trained model scores one more class, from its descriptor.",
             f"{' and '.join(_DESIGNED)} were designed on validation splits of CUB (efficientnet_lite0) and "
