@@ -131,3 +131,12 @@ def test_a_logarithmic_axis_of_steps_has_powers_of_ten():
         "10",
         "100",
     ]
+
+
+def test_labels_of_many_points_do_not_overlap():
+    series = [Series(f"method {i}", "DEM", [10.0 + i % 3], [50.0 + i % 4]) for i in range(28)]
+    (axes,) = draw(plot("points", *series, log_x=True)).axes
+    png(axes.figure)  # applies the layout
+    heights = sorted(text.get_window_extent().y0 for text in axes.texts)
+    letters = min(text.get_window_extent().height for text in axes.texts)
+    assert len(heights) == 28 and min(b - a for a, b in zip(heights, heights[1:], strict=False)) > 0.8 * letters

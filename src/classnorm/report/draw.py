@@ -59,7 +59,8 @@ _DASHES: dict[str, Any] = {
 _BOX = "#C9DCEB"
 _BROWN = "#7F4F24"
 _NUMBERED = 15  # a heat map with more rows shows no numbers
-_LETTER, _LINE = 3.9, 8.5  # width of a letter and height of a line at a font size of 7, in points
+_LINE = 8.5  # height of a line at a font size of 7, in points
+_MARGINS = 0.8  # height of title and labels of a figure, in inches
 
 
 def draw(plot: Plot, styles: Mapping[str, Style] = {}) -> Figure:
@@ -67,7 +68,8 @@ def draw(plot: Plot, styles: Mapping[str, Style] = {}) -> Figure:
     if plot.kind == "heatmap":
         return _heatmap(plot)
     labels = {series.label for series in plot.series} if plot.kind in ("lines", "bars") else {""}
-    figure = new_figure(3.0, len(labels) + len(plot.lines_at))
+    height = max(3.0, _LINE / 72 * len(plot.series) + _MARGINS) if plot.kind == "points" else 3.0
+    figure = new_figure(height, len(labels) + len(plot.lines_at))
     axes = figure.subplots()
     axes.set(xscale="log" if plot.log_x else "linear", yscale="log" if plot.log_y else "linear")
     if plot.kind == "lines":
@@ -157,25 +159,22 @@ def _boxes(axes: Axes, plot: Plot) -> None:
 
 
 def _points(axes: Axes, plot: Plot) -> None:
-    """Points with their labels beside them; of two labels that would overlap, the lower one moves down."""
+    """Points, with their labels in a column on the right, in the order of their heights."""
+    axes.margins(x=0.08, y=0.08)
     for series in plot.series:
         axes.plot(series.x, series.y, "o", color=_MODELS.get(series.model, "0.45"), markersize=6)
-    axes.margins(x=0.12, y=0.12)
     axes.autoscale_view()
-    scale = 72.0 / axes.figure.dpi  # everything below is in points
-    right = axes.transAxes.transform((1.0, 0.0))[0] * scale
-    points = {series.label: axes.transData.transform((series.x[0], series.y[0])) * scale for series in plot.series}
-    taken = [(x - 4.0, x + 4.0, y) for x, y in points.values()]  # left and right end and height of points and labels
-    for series in sorted(plot.series, key=lambda s: (-s.y[0], s.x[0])):
-        x, y = points[series.label]
-        width = _LETTER * len(series.label)
-        beside = x + 6 if x + 6 + width < right else x - 6 - width
-        height = y
-        while any(low < beside + width and beside < high and abs(height - h) < _LINE for low, high, h in taken):
-            height -= 0.5
-        taken.append((beside, beside + width, height))
-        leader = {"arrowstyle": "-", "color": "0.6", "linewidth": 0.5} if y - height > _LINE / 2 else None
-        place: dict[str, Any] = {"xytext": (beside - x, height - y), "textcoords": "offset points", "va": "center"}
+    ordered = sorted(plot.series, key=lambda series: -series.y[0])
+    to_axes = axes.transData + axes.transAxes.inverted()
+    heights = [float(to_axes.transform((series.x[0], series.y[0]))[1]) for series in ordered]
+    step = _LINE / (72 * (axes.figure.get_figheight() - _MARGINS))
+    for i in range(1, len(heights)):
+        heights[i] = min(heights[i], heights[i - 1] - step)
+    for i in range(len(heights) - 1, -1, -1):
+        heights[i] = max(heights[i], heights[i + 1] + step if i + 1 < len(heights) else 0.0)
+    leader = {"arrowstyle": "-", "color": "0.75", "linewidth": 0.5, "relpos": (0.0, 0.5), "shrinkA": 1, "shrinkB": 4}
+    for series, height in zip(ordered, heights, strict=True):
+        place: dict[str, Any] = {"xytext": (1.06, height), "textcoords": "axes fraction", "va": "center"}
         axes.annotate(plot_text(series.label), (series.x[0], series.y[0]), fontsize=7, arrowprops=leader, **place)
 
 
