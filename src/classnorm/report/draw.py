@@ -167,7 +167,7 @@ def _points(axes: Axes, plot: Plot) -> None:
     ordered = sorted(plot.series, key=lambda series: -series.y[0])
     to_axes = axes.transData + axes.transAxes.inverted()
     heights = [float(to_axes.transform((series.x[0], series.y[0]))[1]) for series in ordered]
-    step = _LINE / (72 * (axes.figure.get_figheight() - _MARGINS))
+    step = _LINE / (72 * (axes.figure.bbox.height / axes.figure.dpi - _MARGINS))
     for i in range(1, len(heights)):
         heights[i] = min(heights[i], heights[i - 1] - step)
     for i in range(len(heights) - 1, -1, -1):
