@@ -168,3 +168,19 @@ def test_numbers_of_earlier_versions_have_no_transductive_table(reproduction, ke
     measured = leaderboard.measure_leaderboard(reproduction)
     del measured["transductive"]
     assert not any("transductive" in table.title for table in leaderboard.leaderboard(measured).tables)
+
+
+def test_a_method_whose_final_training_diverges_is_a_row_without_scores(reproduction, few, monkeypatch):
+    search = leaderboard._search
+
+    def wild(reproduction, benchmark, entry, *settings):
+        trials, config = search(reproduction, benchmark, entry, *settings)
+        return trials, config.replace(lr=1e30, grad_clip=0.0) if entry.label == "3-layer MLP" else config
+
+    monkeypatch.setattr(leaderboard, "_search", wild)
+    measured = json.loads(json.dumps(leaderboard.measure_leaderboard(reproduction), allow_nan=False))
+    artifact = leaderboard.leaderboard(measured)
+    rows = {row[0].text: [cell.text for cell in row[1:]] for row in artifact.tables[0].body}
+    assert rows["3-layer MLP"][:5] == ["diverged"] * 5 and list(rows)[-1] == "3-layer MLP"
+    assert "diverged" not in rows["ESZSL"]
+    assert "3-layer MLP" not in {series.label for series in artifact.plots[0].series}

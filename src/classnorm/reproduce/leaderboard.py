@@ -170,7 +170,8 @@ def _best_runs(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -
         config = base.replace(**json.loads(known.chosen))
     seeds = range(known.n if known else 0, count)
     experiments = [Experiment(benchmark.dataset, entry.method, entry.label, config, seed) for seed in seeds]
-    results = reproduction.run(f"{benchmark.name}, {entry.label}: training", {entry.label: experiments})[entry.label]
+    stage = f"{benchmark.name}, {entry.label}: training"
+    results = reproduction.run(stage, {entry.label: experiments}, may_diverge=True)[entry.label]
     runs = SeedRuns.of(results, benchmark.released)
     if known is not None:
         facts = {name: known.numbers[name][0] for name in _FACTS}
