@@ -213,8 +213,10 @@ def lookalike(names: Iterable[str], known: Collection[str]) -> tuple[str, str] |
     """
     keys = {_key(name): name for name in known}
     new = [name for name in dict.fromkeys(respelled(names, known)) if _key(name) not in keys]
+    numbers = {key: _numbers(key) for key in keys} if new else {}
     for name in new[: 1 + _COMPARED // (1 + len(keys))]:
-        near = nearest(_key(name), (key for key in keys if _numbers(key) == _numbers(name)))
+        own = _numbers(name)
+        near = nearest(_key(name), (key for key in keys if numbers[key] == own))
         if near is not None:
             return name, keys[near]
     return None

@@ -84,11 +84,9 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
         return _weights(self.block_weights, n_blocks, "block_weights", "blocks", "equal, or ")
 
     def part_weights(self, n_parts: int) -> list[float] | None:
-        return (
-            _weights(self.feature_weights, n_parts, "feature_weights", "feature_blocks")
-            if self.feature_weights
-            else None
-        )
+        if not self.feature_weights:
+            return None
+        return _weights(self.feature_weights, n_parts, "feature_weights", "feature_blocks")
 
     def feature_parts(self, d_z: int) -> list[int]:
         """Sizes of the feature parts with separate geometries."""
