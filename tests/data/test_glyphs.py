@@ -128,6 +128,17 @@ def test_features_are_non_negative_and_finite(data: ZeroShotDataset) -> None:
     assert np.isfinite(data.features).all() and (data.features >= 0).all() and data.features.any(axis=1).all()
 
 
+@pytest.mark.parametrize("function", ["arctan2", "hypot", "sqrt"])
+def test_features_keep_their_bits_if_a_processor_rounds_otherwise(
+    data: ZeroShotDataset, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    rounded = getattr(np, function)
+    monkeypatch.setattr(np, function, lambda *arrays: np.nextafter(rounded(*arrays), np.inf))
+    rows = np.arange(0, data.n_rows, 9)
+    assert data.images is not None
+    np.testing.assert_array_equal(glyphs.hog(data.images[rows], glyphs.PRESETS["light"].cell), data.features[rows])
+
+
 def test_edges_vote_for_their_own_direction() -> None:
     vertical = np.zeros((1, glyphs.SIDE, glyphs.SIDE), dtype=np.uint8)
     vertical[0, :, : glyphs.SIDE // 2] = 255
