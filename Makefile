@@ -70,7 +70,7 @@ smoke: $(READY)
 NUMERICAL := tests/nn tests/metrics tests/training tests/methods tests/scoring tests/continual tests/analysis \
 	tests/compatibility tests/test_estimator.py
 OLD := ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem \
-	NPY_DISABLE_CPU_FEATURES="AVX2 FMA3 AVX512F AVX512_SKX"
+	NPY_DISABLE_CPU_FEATURES="X86_V3 X86_V4 AVX512_ICL AVX512_SPR"
 NEWER := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 OPENBLAS_CORETYPE=Haswell
 
 # scikit-learn compares scores of a row in different batches in float64.
