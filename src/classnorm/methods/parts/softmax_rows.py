@@ -23,15 +23,15 @@ _NEW_CLASS_STEPS = 150  # optimizer steps
 
 
 def train_softmax(
-    classifier: nn.Linear, features: Tensor, labels: Tensor, config: SoftmaxRowsConfig, seed: int
+    classifier: nn.Linear, features: Tensor, labels: Tensor, config: SoftmaxRowsConfig, seed: int, lr: float = 0.0
 ) -> None:
-    """Softmax regression, starting from zero."""
+    """Softmax regression, starting from zero; the learning rate is `classifier_lr` by default."""
     nn.init.zeros_(classifier.weight)
     nn.init.zeros_(classifier.bias)
     training = TrainingConfig(
         epochs=config.classifier_epochs,
         batch_size=config.batch_size,
-        lr=config.classifier_lr,
+        lr=lr or config.classifier_lr,
         weight_decay=0.0,
         schedule="constant",
     )
@@ -95,8 +95,15 @@ class SoftmaxRowsModel(ZeroShotModel):
             labels = torch.cat([labels, unseen.repeat_interleave(n)])
         with torch.no_grad():
             features = self.transform(features)
-        train_softmax(self.classifier, features, labels, self.config, seed)
         self.counts.copy_(labels.bincount(minlength=len(seen)))
+        reach, steps = self._reach()
+        train_softmax(self.classifier, features, labels, self.config, seed, lr=reach / steps)
+
+    def _reach(self) -> tuple[float, int]:
+        """How far a weight of the final classifier can move, its learning rate times its steps, and the steps."""
+        config = self.config
+        steps = config.classifier_epochs * math.ceil(float(self.counts.sum()) / config.batch_size)
+        return config.classifier_reach or config.classifier_lr * steps, steps
 
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
         return F.linear(self.transform(self.scale(features)), prototypes[:, :-1], prototypes[:, -1])
@@ -122,7 +129,6 @@ class SoftmaxRowsModel(ZeroShotModel):
         """
         config, n_known = self.config, len(self.descriptors)
         n = max(1, min(_CONTRAST_PER_CLASS, _CONTRAST_ROWS // n_known))
-        steps = config.classifier_epochs * math.ceil(float(self.counts.sum()) / config.batch_size)
         with torch.inference_mode(False), torch.enable_grad():
             with torch.no_grad():
                 positives = self._contrast(descriptors.clone(), _CONTRAST_PER_CLASS, seed=0)
@@ -132,7 +138,7 @@ class SoftmaxRowsModel(ZeroShotModel):
             weights = (self.counts / (n * config.synthesized)).repeat_interleave(n)[:, None]  # [n_negatives, 1]
             weight = positives.new_zeros(len(positives), positives.shape[2], requires_grad=True)
             bias = positives.new_zeros(len(positives), requires_grad=True)
-            optimizer = torch.optim.Adam([weight, bias], config.classifier_lr * steps / _NEW_CLASS_STEPS)
+            optimizer = torch.optim.Adam([weight, bias], self._reach()[0] / _NEW_CLASS_STEPS)
             for _ in range(_NEW_CLASS_STEPS):
                 hits = torch.einsum("knd,kd->kn", positives, weight) + bias[:, None] - positive_offset
                 misses = negatives @ weight.T + bias - negative_offset

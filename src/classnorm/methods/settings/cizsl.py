@@ -8,6 +8,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Recipes, late_method
 from classnorm.methods.settings.fclswgan import FCLSWGANConfig
 from classnorm.methods.settings.fclswgan import paper as fclswgan_paper
+from classnorm.methods.settings.generative import REACH
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import require
 
@@ -16,7 +17,7 @@ __all__ = ["METHOD", "CIZSLConfig", "paper", "reference"]
 
 @dataclass(frozen=True, kw_only=True)
 class CIZSLConfig(FCLSWGANConfig):
-    """Settings of CIZSL. The defaults are the recipe `reference`."""
+    """Settings of CIZSL. The recipe `reference` sets what differs from the defaults."""
 
     hidden: int = 512
     classifier_lr: float = 2e-3
@@ -38,7 +39,7 @@ def paper(dataset: ZeroShotDataset) -> CIZSLConfig:
 
 def reference(dataset: ZeroShotDataset) -> CIZSLConfig:
     """A short schedule and weights selected by validation on CUB."""
-    return CIZSLConfig(final_relu=dataset.nonnegative)
+    return CIZSLConfig(final_relu=dataset.nonnegative, classifier_reach=REACH)
 
 
 RECIPES: Recipes = {"paper": paper, "reference": reference}

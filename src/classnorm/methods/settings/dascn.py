@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Recipes, late_method
 from classnorm.methods.settings.fclswgan import FCLSWGANConfig
+from classnorm.methods.settings.generative import REACH, rate
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import require
 
@@ -15,7 +16,7 @@ __all__ = ["METHOD", "DASCNConfig", "paper", "reference"]
 
 @dataclass(frozen=True, kw_only=True)
 class DASCNConfig(FCLSWGANConfig):
-    """Settings of DASCN. The defaults are the recipe `reference`."""
+    """Settings of DASCN. The recipe `reference` sets what differs from the defaults."""
 
     batch_size: int = 128
     classifier_epochs: int = 12
@@ -59,7 +60,7 @@ def paper(dataset: ZeroShotDataset) -> DASCNConfig:
 
 def reference(dataset: ZeroShotDataset) -> DASCNConfig:
     """Narrow networks, large steps and weights selected by validation on CUB."""
-    return DASCNConfig(final_relu=dataset.nonnegative)
+    return DASCNConfig(final_relu=dataset.nonnegative, lr=rate(dataset, 1e-3), classifier_reach=REACH)
 
 
 RECIPES: Recipes = {"paper": paper, "reference": reference}

@@ -5,13 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import MethodConfig
 from classnorm.methods.settings.parts import DescriptorConfig
-from classnorm.settings import require
+from classnorm.settings import added_setting, require
 
-__all__ = ["GameConfig", "GenerativeConfig", "Output", "SoftmaxRowsConfig"]
+__all__ = ["REACH", "GameConfig", "GenerativeConfig", "Output", "SoftmaxRowsConfig", "rate"]
 
 Output = Literal["linear", "relu", "sigmoid"]
+
+REACH = 3.0
+"""`classifier_reach` of the recipes `reference`, from validation on CUB; stored configs without it have 0."""
+_TUNED_WIDTH = 312  # descriptors for which the rates of the recipes `reference` were selected
+
+
+def rate(dataset: ZeroShotDataset, lr: float) -> float:
+    """A learning rate selected on CUB's attributes, lowered for wider descriptors.
+
+    A step of Adam moves every weight by about the rate, and so a hidden unit by about the rate times the sum of its
+    inputs, which grows with the width of descriptors and noise. With sentence vectors, rates of 1e-3 collapse.
+    """
+    return lr * min(1.0, _TUNED_WIDTH / dataset.d_a)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +37,17 @@ class SoftmaxRowsConfig(MethodConfig, DescriptorConfig):
     synthesized: int = 300
     """Generated features per unseen class for the final classifier."""
     classifier_lr: float = 1e-3
-    """Learning rate of the softmax classifiers."""
+    """Learning rate of the softmax classifiers; the final one uses `classifier_reach` if that is set."""
     classifier_epochs: int = 25
     """Passes of the softmax classifiers over their rows."""
+    classifier_reach: float = added_setting(0.0)
+    """Learning rate times steps of the final classifier, instead of a learning rate: the scale of its scores then does
+    not grow with the number of rows, so that calibration on smaller splits fits. 0: use `classifier_lr`."""
 
     def check(self) -> None:
         super().check()
         counts = dict.fromkeys(("batch_size", "synthesized", "classifier_epochs"), 1)
-        require(self, positive=["classifier_lr"], at_least=counts)
+        require(self, positive=["classifier_lr"], at_least=counts | {"classifier_reach": 0})
 
 
 @dataclass(frozen=True, kw_only=True)

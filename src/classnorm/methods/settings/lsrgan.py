@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Recipes, late_method
 from classnorm.methods.settings.fclswgan import FCLSWGANConfig
+from classnorm.methods.settings.generative import REACH
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import require
 
@@ -15,7 +16,7 @@ __all__ = ["METHOD", "LsrGANConfig", "paper", "reference", "released"]
 
 @dataclass(frozen=True, kw_only=True)
 class LsrGANConfig(FCLSWGANConfig):
-    """Settings of LsrGAN. The defaults are the recipe `reference`."""
+    """Settings of LsrGAN. The recipe `reference` sets what differs from the defaults."""
 
     epochs: int = 3
     lr: float = 5e-4
@@ -70,7 +71,7 @@ def released(dataset: ZeroShotDataset) -> LsrGANConfig:
 
 def reference(dataset: ZeroShotDataset) -> LsrGANConfig:
     """A short schedule and weights selected by validation on CUB."""
-    return LsrGANConfig(final_relu=dataset.nonnegative)
+    return LsrGANConfig(final_relu=dataset.nonnegative, classifier_reach=REACH)
 
 
 RECIPES: Recipes = {"paper": paper, "reference": reference, "released": released}

@@ -8,6 +8,7 @@ from typing import Any
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Recipes, late_method
 from classnorm.methods.settings.fvaegan import FVAEGANConfig
+from classnorm.methods.settings.generative import REACH, rate
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import require
 
@@ -16,7 +17,7 @@ __all__ = ["METHOD", "TFVAEGANConfig", "paper", "reference"]
 
 @dataclass(frozen=True, kw_only=True)
 class TFVAEGANConfig(FVAEGANConfig):
-    """Settings of TF-VAEGAN. The defaults are the recipe `reference`."""
+    """Settings of TF-VAEGAN. The recipe `reference` sets what differs from the defaults."""
 
     epochs: int = 5
     """Passes of the generator over the training rows, each without feedback and with it."""
@@ -78,7 +79,7 @@ def paper(dataset: ZeroShotDataset) -> TFVAEGANConfig:
 
 def reference(dataset: ZeroShotDataset) -> TFVAEGANConfig:
     """Narrow networks, large steps and other weights, selected by validation on CUB."""
-    return TFVAEGANConfig()
+    return TFVAEGANConfig(lr=rate(dataset, 1e-3), decoder_lr=rate(dataset, 1e-3), classifier_reach=0.5 * REACH)
 
 
 RECIPES: Recipes = {"paper": paper, "reference": reference}

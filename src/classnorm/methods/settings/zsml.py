@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Recipes, late_method
-from classnorm.methods.settings.generative import GenerativeConfig
+from classnorm.methods.settings.generative import REACH, GenerativeConfig, rate
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import require
 
@@ -15,7 +15,7 @@ __all__ = ["METHOD", "ZSMLConfig", "paper", "reference"]
 
 @dataclass(frozen=True, kw_only=True)
 class ZSMLConfig(GenerativeConfig):
-    """Settings of ZSML. The defaults are the recipe `reference`."""
+    """Settings of ZSML. The recipe `reference` sets what differs from the defaults."""
 
     epochs: int = 6
     """Epochs of `tasks` tasks each, whatever the number of training rows."""
@@ -68,7 +68,13 @@ def paper(dataset: ZeroShotDataset) -> ZSMLConfig:
 
 def reference(dataset: ZeroShotDataset) -> ZSMLConfig:
     """Narrow networks, fewer and larger inner steps and a fast critic, selected by validation on CUB."""
-    return ZSMLConfig(final_relu=dataset.nonnegative)
+    return ZSMLConfig(
+        final_relu=dataset.nonnegative,
+        lr=rate(dataset, 1e-3),
+        critic_lr=rate(dataset, 1e-3),
+        inner_lr=rate(dataset, 1e-2),
+        classifier_reach=REACH,
+    )
 
 
 RECIPES: Recipes = {"paper": paper, "reference": reference}
