@@ -161,6 +161,16 @@ def test_steps_on_the_support_cost_other_classes_least_from_meta_trained_weights
     assert rise < 0.3 * rise_on_the_query(without_adaptation)
 
 
+def test_logits_are_those_of_the_classifier_with_unit_variance_over_training_rows(small_dataset):
+    scorer = fit(small_dataset, "zsml", **TINY)
+    model, features = scorer.model, torch.from_numpy(small_dataset.features[small_dataset.split.train])
+    with torch.no_grad():
+        expected = model.classifier(model.scale(features)).numpy()
+    ours = scorer.logits(features.numpy())
+    np.testing.assert_allclose(ours * float(model.spread), expected, rtol=1e-3, atol=1e-4)
+    assert ours.std() == pytest.approx(1.0, rel=0.05)  # every other row is enough to tell
+
+
 def test_the_rates_of_generator_and_critic_are_set_apart(small_dataset):
     """A tiny rate of the critic leaves it at its initial weights."""
     game = make_game(small_dataset, epochs=1, critic_lr=1e-30)

@@ -14,6 +14,7 @@ and the losses on its query Q, of classes that S lacks, change the initial weigh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,13 +30,32 @@ from classnorm.training import EpochLosses, seeded
 
 __all__ = ["METHOD", "MetaGame", "ZSMLConfig", "ZSMLModel", "build", "fit"]
 
+_SPREAD_ROWS = 1024  # training rows for the standard deviation of logits
+
 
 class ZSMLModel(GenerativeModel):
-    """A generator with noise of any width, and the final classifier."""
+    """A generator with noise of any width, and the final classifier.
+
+    Its logits are divided by their standard deviation over training rows: they grow with the number of its steps, and
+    with them would the bias that calibrates them, so that those of validation splits would be too small. On validation
+    splits this fits better than a `classifier_reach`.
+    """
+
+    spread: Tensor
 
     def __init__(self, config: ZSMLConfig, d_a: int, d_z: int, n_known: int) -> None:
         super().__init__(config, d_a, d_z, n_known)
         self.generator = Generator(d_a, d_z, config.hidden, config.output, config.noise)
+        self.register_buffer("spread", torch.ones(()))
+
+    def fit_classifier(self, features: Tensor, labels: Tensor, seen: Tensor, seed: int, draws: torch.Generator) -> None:
+        super().fit_classifier(features, labels, seen, seed, draws)
+        with torch.no_grad():
+            some = features[:: math.ceil(len(features) / _SPREAD_ROWS)]
+            self.spread.copy_(self.classifier(self.transform(some)).std())
+
+    def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
+        return super().logits(features, prototypes) / self.spread
 
 
 class MetaGame(Game):

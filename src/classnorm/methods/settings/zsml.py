@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Recipes, late_method
-from classnorm.methods.settings.generative import REACH, GenerativeConfig, rate
+from classnorm.methods.settings.generative import GenerativeConfig, rate
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import require
 
@@ -73,7 +73,6 @@ def reference(dataset: ZeroShotDataset) -> ZSMLConfig:
         lr=rate(dataset, 1e-3),
         critic_lr=rate(dataset, 1e-3),
         inner_lr=rate(dataset, 1e-2),
-        classifier_reach=REACH,
     )
 
 
