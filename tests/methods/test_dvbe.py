@@ -1,11 +1,13 @@
 """DVBE: its two heads against formulas, the gate between them, and the adaptive margin."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
-from classnorm.data import SyntheticConfig, synthetic, validation_dataset
+from classnorm.data import SyntheticConfig, ZeroShotDataset, load, save_folder, synthetic, validation_dataset
 from classnorm.errors import ConfigError
 from classnorm.methods import FitContext, resolve
 from classnorm.methods.dvbe import METHOD, SecondOrderClassifier, margin_cross_entropy
@@ -95,16 +97,86 @@ def test_the_margin_counts_the_lead_over_the_mean_logit_less_the_lower_the_proba
     torch.testing.assert_close(margin_cross_entropy(logits, labels, 0.0), F.cross_entropy(logits, labels))
 
 
-def test_second_order_features_are_signed_roots_of_products_scaled_to_one_length():
+@pytest.mark.parametrize("positions", [1, 9])
+def test_second_order_features_are_signed_roots_of_sums_of_products_scaled_to_one_length(positions):
     classifier = SecondOrderClassifier(d_z=6, channels=4, n_classes=3, seed=0).double()
-    features = torch.randn(5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    products = torch.einsum("ni,nj->nij", classifier.left(features), classifier.right(features)).flatten(1)
+    maps = torch.randn(5, positions, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    products = torch.einsum("nzi,nzj->nij", classifier.left(maps), classifier.right(maps)).flatten(1)
     roots = products.sign() * products.abs().sqrt()
     unit = roots / roots.norm(dim=1, keepdim=True)
     expected = classifier.output(2 * unit)
-    torch.testing.assert_close(classifier(features), expected, rtol=1e-3, atol=1e-3)  # up to the smoothing at 0
+    torch.testing.assert_close(classifier(maps), expected, rtol=1e-3, atol=1e-3)  # up to the smoothing at 0
     with torch.no_grad():
-        torch.testing.assert_close(classifier(features), expected, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(classifier(maps), expected, rtol=1e-3, atol=1e-3)
+
+
+def pairs_of_channels(rows=60, seed=0):
+    """Maps of 2 × 2 positions and 4 channels, each at work in two positions.
+
+    The mean over positions is the same for all classes; they differ in which channels work together.
+    """
+    generator = np.random.default_rng(seed)
+    together = [((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))]
+    labels = np.repeat(np.arange(3), rows)
+    maps = np.zeros((len(labels), 4, 4))
+    for row, label in zip(maps, labels, strict=True):
+        for position, pair in zip(generator.permutation(4), together[label] * 2, strict=True):
+            row[position, list(pair)] = 1.0
+    maps += 0.1 * generator.standard_normal(maps.shape)
+    is_test = np.arange(len(labels)) % 5 == 0
+    return ZeroShotDataset.from_arrays(
+        maps.reshape(len(labels), -1),
+        labels,
+        np.eye(4)[:3] + 0.1,
+        ["a", "b", "c"],
+        train=np.flatnonzero(~is_test & (labels < 2)),
+        test_seen=np.flatnonzero(is_test & (labels < 2)),
+        test_unseen=np.flatnonzero(labels == 2),
+        provenance={"maps": "2x2x4"},
+    )
+
+
+def seen_accuracy(scorer, dataset):
+    """Of seen test rows among seen classes, by the visual classifier."""
+    rows = dataset.split.test_seen
+    with torch.no_grad():
+        logits = scorer.model.visual_logits(torch.from_numpy(dataset.features[rows]))
+    return float((logits.argmax(dim=1).numpy() == dataset.labels[rows]).mean())
+
+
+def test_on_feature_maps_products_tell_classes_apart_that_have_the_same_mean_over_positions():
+    dataset = pairs_of_channels()
+    scorer = fit(dataset, "dvbe", **SMALL)
+    assert scorer.config.positions == 4
+    assert seen_accuracy(scorer, dataset) > 0.95
+    means = dataset.features.reshape(-1, 4, 4).mean(axis=1)
+    pooled = dataclasses.replace(dataset, features=means, provenance={})
+    assert seen_accuracy(fit(pooled, "dvbe", **SMALL), pooled) < 0.8  # chance is 0.5
+
+
+def test_on_feature_maps_unseen_classes_are_compared_with_the_mean_over_positions():
+    dataset = pairs_of_channels()
+    scorer = fit(dataset, "dvbe", **SMALL | {"gate_weight": 0.0})
+    means = torch.from_numpy(dataset.features).view(-1, 4, 4).mean(dim=1)
+    prototypes = torch.from_numpy(scorer.prototypes()[:, :-1])
+    aligned = scorer.config.gamma**2 * F.cosine_similarity(means[:, None], prototypes[None], dim=2)
+    expected = aligned[:, 2] - aligned[:, :2].logsumexp(dim=1)
+    np.testing.assert_allclose(scorer.logits(dataset.features)[:, 2], expected.numpy(), rtol=1e-3, atol=1e-3)
+
+
+def test_channels_are_standardized_over_training_rows_and_positions():
+    dataset = pairs_of_channels()
+    normalization = quick_fit(dataset).feature_normalization
+    values = dataset.features[dataset.split.train].astype(np.float64).reshape(-1, 4)
+    np.testing.assert_allclose(normalization.mean, values.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(normalization.std, values.std(axis=0), rtol=1e-5)
+
+
+def test_maps_in_files_train_the_same_model(tmp_path):
+    dataset = pairs_of_channels()
+    save_folder(dataset, tmp_path / "maps")
+    one, other = (quick_fit(rows).state_dict() for rows in (dataset, load(tmp_path / "maps")))
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_logits_are_log_posteriors_of_seen_and_gated_alignments_of_unseen_classes(small_dataset, scorer):
@@ -149,6 +221,8 @@ def test_the_paper_recipe_trains():
     ("change", "message"),
     [
         ({"channels": 0}, "channels is 0"),
+        ({"positions": 0}, "positions is 0"),
+        ({"positions": 7}, "positions is 7, which does not divide the .* extract with `maps`"),
         ({"gamma": 0.0}, "gamma is 0.0"),
         ({"margin_width": -1.0}, "margin_width is -1.0"),
         ({"gate_weight": float("nan")}, "gate_weight is nan"),

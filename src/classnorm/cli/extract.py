@@ -66,7 +66,7 @@ class Extract(Command):
     shard: Annotated[str | None, optional("K/N")] = None
     """Extract only the K-th of N parts of the images, into a folder."""
     maps: Flag = False
-    """Keep the features of every position instead of their mean, in a folder, for methods that look at parts (sgma)."""
+    """Keep the features of every position instead of their mean, in a folder, for sgma and dvbe."""
     dtype: Annotated[DType | None, optional("{float16,float32}")] = None
     """Precision of the features in a folder (default: float32, with --maps float16)."""
     rows_per_shard: Annotated[int | None, optional("N")] = None

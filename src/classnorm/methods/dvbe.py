@@ -1,9 +1,10 @@
 """DVBE: a visual classifier for seen classes, whose entropy tells seen from unseen rows, and an alignment for unseen.
 
 Min, Yao, Xie, Wang, Zha, Zhang: Domain-aware Visual Bias Eliminating for Generalized Zero-Shot Learning, CVPR 2020.
-A classifier on second-order features gives p(c | z) over the seen classes. It is trained with an adaptive margin: the
-logit of the true class y, counted from the mean of the logits, is multiplied by exp(−(p(y | z) − 1)² / σ). An embedder
-P maps descriptors to feature space, trained with 1 − cos(z, P(a_y)). The scores are
+A classifier on second-order features gives p(c | z) over the seen classes: on all products of two projections of the
+features, summed over the positions of a feature map. It is trained with an adaptive margin: the logit of the true class
+y, counted from the mean of the logits, is multiplied by exp(−(p(y | z) − 1)² / σ). An embedder P maps descriptors to
+feature space, trained with 1 − cos(z, P(a_y)), where z is the mean over positions. The scores are
 
     seen c:    log p(c | z)
     unseen c:  γ² cos(z, P(a_c)) − log Σ_seen exp(γ² cos(z, P(a_s))) + w H(z),    H(z) = −Σ_seen p log p
@@ -22,25 +23,24 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, TrainingRows
+from classnorm.methods.method import Fitted, RowSource
 from classnorm.methods.parts.embedding import EmbedderModel
+from classnorm.methods.parts.feature_maps import channels_of
 from classnorm.methods.parts.known import known_classes
 from classnorm.methods.settings.dvbe import METHOD, DVBEConfig
 from classnorm.nn import AttributeNormalization, cosine_logits, initialize_
-from classnorm.training import FitContext, seeded, train
+from classnorm.training import FitContext, StoredRows, seeded, train
 
 __all__ = ["METHOD", "DVBEConfig", "DVBEModel", "SecondOrderClassifier", "margin_cross_entropy"]
 
 _EPS = 1e-6  # keeps the slope of the square root finite at 0
 _CHUNK = 1 << 22  # products of channels at a time in evaluation
+_BLOCK = 256  # rows at a time in the statistics of features
 
 
 class SecondOrderClassifier(nn.Module):
-    """A linear classifier on the products of two projections, after signed square root and scaling to length √channels.
-
-    The signed square root of a product is the product of signed square roots, and the norm of all products of two
-    vectors is the product of their norms, so both are taken before the products.
-    """
+    """A linear classifier on the products of two projections, summed over positions, after signed square root and
+    scaling to length √channels."""
 
     def __init__(self, d_z: int, channels: int, n_classes: int, seed: int) -> None:
         super().__init__()
@@ -51,24 +51,29 @@ class SecondOrderClassifier(nn.Module):
         for layer in (self.left, self.right, self.output):
             initialize_(layer, "torch", generator=generator)
 
-    def forward(self, features: Tensor) -> Tensor:
-        """[n, d_z] → logits [n, n_classes]."""
-        left, right = _rooted(self.left(features)), _rooted(self.right(features))  # [n, channels]
+    def forward(self, maps: Tensor) -> Tensor:
+        """[n, positions, d_z] → logits [n, n_classes]."""
         if torch.is_grad_enabled():
-            return self._classify(left, right)
+            return self._classify(maps)
         size = max(1, _CHUNK // self.output.in_features)
-        blocks = zip(torch.split(left, size), torch.split(right, size), strict=True)
-        return torch.cat([self._classify(*block) for block in blocks])
+        return torch.cat([self._classify(block) for block in torch.split(maps, size)])
 
-    def _classify(self, left: Tensor, right: Tensor) -> Tensor:
-        logits: Tensor = self.output((left[:, :, None] * right[:, None, :]).flatten(1))
+    def _classify(self, maps: Tensor) -> Tensor:
+        logits: Tensor = self.output(_second_order(self.left(maps), self.right(maps)))
         return logits
 
 
-def _rooted(channels: Tensor) -> Tensor:
-    """The signed square root of each channel, scaled so that the products of two such rows have length √channels."""
-    roots = channels * (channels.abs() + _EPS).rsqrt()
-    return F.normalize(roots, dim=1) * math.sqrt(math.sqrt(channels.shape[1]))
+def _second_order(left: Tensor, right: Tensor) -> Tensor:
+    """Two projections [n, positions, channels] → [n, channels²]."""
+    if left.shape[1] == 1:  # root and length of a product are the products of roots and lengths
+        return (_rooted(left).transpose(1, 2) * _rooted(right)).flatten(1)
+    return _rooted((left.transpose(1, 2) @ right).flatten(1))
+
+
+def _rooted(values: Tensor) -> Tensor:
+    """Signed square roots, scaled to a length of the fourth root of their number."""
+    roots = values * (values.abs() + _EPS).rsqrt()
+    return F.normalize(roots, dim=-1) * math.sqrt(math.sqrt(values.shape[-1]))
 
 
 def margin_cross_entropy(logits: Tensor, labels: Tensor, width: float) -> Tensor:
@@ -104,27 +109,50 @@ class DVBEModel(EmbedderModel):
         seed: int = 0,
         descriptors: Tensor | None = None,
     ) -> None:
-        super().__init__(config, d_a, d_z, seed, descriptors, final_relu=config.final_relu)
-        self.gamma, self.gate_weight = config.gamma, config.gate_weight
-        self.feature_normalization = AttributeNormalization(d_z, config.feature_normalization)
-        self.classifier = SecondOrderClassifier(d_z, config.channels, n_seen, seed)
+        channels = channels_of(d_z, config.positions)
+        super().__init__(config, d_a, channels, seed, descriptors, final_relu=config.final_relu)
+        self.gamma, self.gate_weight, self.positions = config.gamma, config.gate_weight, config.positions
+        self.feature_normalization = AttributeNormalization(channels, config.feature_normalization)
+        self.classifier = SecondOrderClassifier(channels, config.channels, n_seen, seed)
         self.register_buffer("descriptors", torch.zeros(n_seen, d_a) if descriptors is None else descriptors.clone())
+
+    def maps(self, features: Tensor) -> Tensor:
+        """[n, d_z] → [n, positions, d_z / positions]."""
+        return features.reshape(len(features), self.positions, -1)
+
+    def pooled(self, features: Tensor) -> Tensor:
+        """[n, d_z] → [n, d_z / positions], the mean over positions."""
+        return features if self.positions == 1 else self.maps(features).mean(dim=1)
 
     def visual_logits(self, features: Tensor) -> Tensor:
         """[n, d_z] → [n, n_seen]."""
-        logits: Tensor = self.classifier(self.feature_normalization(features))
+        logits: Tensor = self.classifier(self.feature_normalization(self.maps(features)))
         return logits
 
+    @torch.no_grad()
+    def fit_normalization(self, features: Tensor | StoredRows) -> None:
+        """Compute mean and standard deviation of each channel over training rows [n, d_z] and positions."""
+        normalization, n = self.feature_normalization, 0
+        sums = torch.zeros(2, len(normalization.mean), dtype=torch.float64)
+        for block in features.blocks(_BLOCK) if isinstance(features, StoredRows) else torch.split(features, _BLOCK):
+            values = self.maps(block).flatten(0, 1).to("cpu", torch.float64)  # which not every device has
+            sums += torch.stack([values.sum(dim=0), values.square().sum(dim=0)])
+            n += len(values)
+        mean, square = sums / n
+        normalization.mean.copy_(mean)
+        normalization.std.copy_((square - mean.square()).clamp_min(0).sqrt())
+
     def prototypes(self, descriptors: Tensor) -> Tensor:
-        """[n_classes, d_a] → [n_classes, d_z + 1], the embedding and the number of the seen class, −1 if unseen."""
+        """[n_classes, d_a] → [n_classes, d + 1], the embedding and the number of the seen class, −1 if unseen."""
         number = known_classes(descriptors, self.descriptors)[:, None]
         return torch.cat([super().prototypes(descriptors), number.to(descriptors.dtype)], dim=1)
 
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
         log_p = self.visual_logits(features).log_softmax(dim=1)
         entropy = -(log_p.exp() * log_p).sum(dim=1, keepdim=True)  # [n, 1]
-        among_seen = cosine_logits(features, self.embedder(self.descriptors), self.gamma)
-        unseen = cosine_logits(features, prototypes[:, :-1], self.gamma) - among_seen.logsumexp(dim=1, keepdim=True)
+        pooled = self.pooled(features)
+        among_seen = cosine_logits(pooled, self.embedder(self.descriptors), self.gamma)
+        unseen = cosine_logits(pooled, prototypes[:, :-1], self.gamma) - among_seen.logsumexp(dim=1, keepdim=True)
         number = prototypes[:, -1].long()
         return torch.where(number >= 0, log_p[:, number.clamp_min(0)], unseen + self.gate_weight * entropy)
 
@@ -135,15 +163,15 @@ def build(config: DVBEConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor])
 
 
 def fit(dataset: ZeroShotDataset, config: DVBEConfig, seed: int, context: FitContext) -> Fitted:
-    """Train both heads on the training rows."""
+    """Train both heads on the training rows, which may stay in files."""
     config.check()
-    rows = TrainingRows.of(dataset, context.device)
+    rows = RowSource.of(dataset, context.device)
     model = DVBEModel(config, dataset.d_a, dataset.d_z, len(rows.descriptors), seed, rows.descriptors)
-    model.to(context.device).feature_normalization.fit(rows.features)
+    model.to(context.device).fit_normalization(rows.features)
 
     def loss(features: Tensor, labels: Tensor) -> Tensor:
         recognition = margin_cross_entropy(model.visual_logits(features), labels, config.margin_width)
         own = model.embedder(rows.descriptors).index_select(0, labels)
-        return recognition + (1.0 - F.cosine_similarity(features, own)).mean()
+        return recognition + (1.0 - F.cosine_similarity(model.pooled(features), own)).mean()
 
     return Fitted(model, train(model, loss, rows.features, rows.labels, config, seed=seed, context=context))

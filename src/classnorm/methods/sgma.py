@@ -24,8 +24,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.errors import ConfigError
 from classnorm.methods.method import Fitted, ProductModel, RowSource
+from classnorm.methods.parts.feature_maps import channels_of
 from classnorm.methods.settings.sgma import METHOD, SGMAConfig
 from classnorm.nn import AttributeNormalization, initialize_
 from classnorm.training import FitContext, seeded, train
@@ -56,13 +56,8 @@ class SGMAModel(ProductModel):
 
     def __init__(self, config: SGMAConfig, d_a: int, d_z: int, seed: int = 0) -> None:
         super().__init__()
-        if d_z % config.positions:
-            raise ConfigError(
-                f"positions is {config.positions}, which does not divide the {d_z} dimensions of the features; "
-                "feature maps are made by classnorm extract with `maps`"
-            )
         self.positions, self.sharpness = config.positions, config.sharpness
-        channels, generator = d_z // config.positions, seeded(seed, 1)
+        channels, generator = channels_of(d_z, config.positions), seeded(seed, 1)
         parts = config.parts if config.positions > 1 else 0
         self.parts = nn.ModuleList(ChannelAttention(channels, config.hidden, generator) for _ in range(parts))
         self.embedding = initialize_(nn.Linear((1 + parts) * channels, d_a), "torch", generator=generator)

@@ -8,7 +8,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Recipes, late_method
 from classnorm.methods.settings.parts import EmbedderConfig, NormalizedConfig
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.settings import require
+from classnorm.settings import added_setting, require
 from classnorm.training import Schedule
 
 __all__ = ["METHOD", "DVBEConfig", "paper", "reference"]
@@ -16,7 +16,7 @@ __all__ = ["METHOD", "DVBEConfig", "paper", "reference"]
 
 @dataclass(frozen=True, kw_only=True)
 class DVBEConfig(EmbedderConfig, NormalizedConfig):
-    """Settings of DVBE. The defaults are the recipe `reference`."""
+    """Settings of DVBE. The defaults are the recipe `reference`, for pooled features."""
 
     epochs: int = 15
     batch_size: int = 128
@@ -25,6 +25,8 @@ class DVBEConfig(EmbedderConfig, NormalizedConfig):
     hidden: int = 1024
     channels: int = 64
     """Channels of each of the two projections whose products are the second-order features."""
+    positions: int = added_setting(1)
+    """Positions of the feature map in a row, over which the products are summed; recipes take it from the dataset."""
     margin_width: float = 1.0
     """Width σ of the adaptive margin: smaller ones are stricter with rows that are not yet recognised; 0 has none."""
     gamma: float = 6.0
@@ -36,7 +38,7 @@ class DVBEConfig(EmbedderConfig, NormalizedConfig):
 
     def check(self) -> None:
         super().check()
-        require(self, positive=["gamma"], at_least={"channels": 1, "margin_width": 0, "gate_weight": 0})
+        require(self, positive=["gamma"], at_least={"channels": 1, "positions": 1, "margin_width": 0, "gate_weight": 0})
 
 
 def paper(dataset: ZeroShotDataset) -> DVBEConfig:
@@ -47,6 +49,7 @@ def paper(dataset: ZeroShotDataset) -> DVBEConfig:
         schedule="steps",
         lr_drop_at=1 / 3,
         channels=256,
+        positions=dataset.positions,
         margin_width=0.5,
         gate_weight=100.0,
         attribute_normalization="none",
@@ -57,7 +60,7 @@ def paper(dataset: ZeroShotDataset) -> DVBEConfig:
 
 def reference(dataset: ZeroShotDataset) -> DVBEConfig:
     """A short schedule; entropy and alignment decide together. Selected by validation on CUB."""
-    return DVBEConfig(final_relu=dataset.nonnegative)
+    return DVBEConfig(positions=dataset.positions, final_relu=dataset.nonnegative)
 
 
 RECIPES: Recipes = {"paper": paper, "reference": reference}

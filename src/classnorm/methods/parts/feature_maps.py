@@ -1,0 +1,17 @@
+"""Rows that are feature maps: positions × channels."""
+
+from __future__ import annotations
+
+from classnorm.errors import ConfigError
+
+__all__ = ["channels_of"]
+
+
+def channels_of(d_z: int, positions: int) -> int:
+    """Channels of a feature map with d_z values in a row."""
+    if d_z % positions:
+        raise ConfigError(
+            f"positions is {positions}, which does not divide the {d_z} dimensions of the features; "
+            "feature maps are made by classnorm extract with `maps`"
+        )
+    return d_z // positions
