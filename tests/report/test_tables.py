@@ -10,7 +10,15 @@ from rich.console import Console
 
 from classnorm.report import group_results, latex_document, markdown_document, terminal_table
 from classnorm.report.differences import compare
-from classnorm.report.tables import csv_document, group_ranks, html_table, latex_table, markdown_table, results_table
+from classnorm.report.tables import (
+    csv_document,
+    group_ranks,
+    html_table,
+    latex_table,
+    markdown_table,
+    results_table,
+    rich_table,
+)
 from classnorm.results.artifact import Cell, Table
 from classnorm.results.run_folder import find_results
 
@@ -84,6 +92,17 @@ def test_latex_is_escaped_and_marked(groups):
 def test_every_special_character_of_latex_is_escaped():
     text = latex_table(Table("", ["x"], [[Cell("\\ ~ ^ & % $ # _ { }")]])).splitlines()[4]
     assert text == r"\textbackslash{} \textasciitilde{} \textasciicircum{} \& \% \$ \# \_ \{ \} \\"
+
+
+def test_columns_of_words_are_aligned_on_the_left_and_numbers_on_the_right():
+    rows = [["a", "−1.5 [−2, 0]", "CUB", "–"], ["b", "diverged", "SUN", "–"]]
+    table = Table.of("", ["model", "ΔH", "data", "none"], rows)
+    assert markdown_table(table).splitlines()[1] == "| --- | ---: | --- | ---: |"
+    assert r"\begin{tabular}{lrlr}" in latex_table(table)
+    assert re.findall(r'<td class="words">(.*?)</td>', html_table(table)) == ["a", "CUB", "b", "SUN"]
+    console = Console(width=80, file=io.StringIO())
+    console.print(rich_table(table))
+    assert " CUB    " in console.file.getvalue()
 
 
 def test_html_escapes_and_marks(groups):

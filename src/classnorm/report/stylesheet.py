@@ -17,6 +17,7 @@ th:first-child, td:first-child {
   text-align: left; white-space: normal; min-width: 8rem; position: sticky; left: 0; background: Canvas;
 }
 thead th { position: sticky; top: 0; background: Canvas; } thead th:first-child { z-index: 1; }
+th.words, td.words { text-align: left; }
 .words th, .words td { text-align: left; vertical-align: top; } .words td:last-child { white-space: normal; }
 u { text-underline-offset: .2em; }
 .dot { display: inline-block; width: .7em; height: .7em; border-radius: 50%; margin-right: .45em; }
@@ -26,7 +27,7 @@ u { text-underline-offset: .2em; }
 figure { margin: 0; text-align: center; font-size: .8rem; line-height: 1.25; overflow-wrap: anywhere; }
 figure img { width: 6rem; display: block; margin: 0 auto .3rem; background: white; border-radius: 4px; }
 .right, .holds { color: var(--right); } .wrong, .fails { color: var(--wrong); } .weak { opacity: .85; }
-.claims th:nth-child(-n+2), .claims td:nth-child(-n+2) { text-align: left; white-space: normal; }
+.claims th:nth-child(-n+2), .claims td:nth-child(-n+2) { white-space: normal; }
 nav ul { columns: 18rem; padding-left: 1.1rem; } nav a { color: inherit; }
 details { margin: .5rem 0; } summary { cursor: pointer; }
 dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }

@@ -87,9 +87,9 @@ def rich_table(table: Table) -> RichTable:
     """The table for a terminal or a plain text file: ranks show without colour or weight."""
     rich = RichTable(title=_terminal(table.title), title_justify="left", box=box.SIMPLE_HEAD, caption_justify="left")
     ranked = [any(row[i].rank for row in table.body) for i in range(len(table.header))]
-    for i, name in enumerate(table.header):
+    for i, (name, words) in enumerate(zip(table.header, table.has_words, strict=True)):
         rich.add_column(
-            _terminal(name + "  " * ranked[i]), justify="left" if i == 0 else "right", no_wrap=i > 0, overflow="fold"
+            _terminal(name + "  " * ranked[i]), justify="left" if words else "right", no_wrap=i > 0, overflow="fold"
         )
     styles, marks = {None: "", 1: "bold", 2: "underline"}, {None: "  ", 1: " *", 2: " +"}
     for row in table.body:
@@ -108,7 +108,7 @@ def markdown_table(table: Table) -> str:
     marks = {None: "", 1: "**", 2: "*"}
     lines = [
         "| " + " | ".join(map(markdown_text, table.header)) + " |",
-        "| --- |" + " ---: |" * (len(table.header) - 1),
+        "|" + "".join(" --- |" if words else " ---: |" for words in table.has_words),
     ]
     lines += [
         "| " + " | ".join(marks[cell.rank] + markdown_text(cell.text) + marks[cell.rank] for cell in row) + " |"
@@ -128,7 +128,7 @@ def latex_table(table: Table) -> str:
     marks = {None: "{}", 1: r"\textbf{{{}}}", 2: r"\underline{{{}}}"}
     rows = (" & ".join(marks[cell.rank].format(_latex(cell.text)) for cell in row) for row in table.body)
     lines = [
-        rf"\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}",
+        rf"\begin{{tabular}}{{{''.join('l' if words else 'r' for words in table.has_words)}}}",
         r"\toprule",
         " & ".join(map(_latex, table.header)) + r" \\",
         r"\midrule",
@@ -168,16 +168,21 @@ def html_table(table: Table, colors: Mapping[str, str] = {}, kind: str = "", cla
     `colors` and `classes` map the text of a cell to the colour of a dot before it and to its CSS class.
     """
     marks = {None: "{}", 1: "<b>{}</b>", 2: "<u>{}</u>"}
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.header)
+    words = ["words" if has_words else "" for has_words in table.has_words]
+    head = "".join(f"<th{_css(css)}>{html.escape(name)}</th>" for name, css in zip(table.header, words, strict=True))
     rows = ""
     for row in table.body:
         rows += "<tr>"
-        for cell in row:
-            css = f' class="{classes[cell.text]}"' if cell.text in classes else ""
+        for cell, column in zip(row, words, strict=True):
+            css = _css(f"{column} {classes.get(cell.text, '')}".strip())
             text = marks[cell.rank].format(html.escape(cell.text))
             rows += f"<td{css}>{html_dot(colors.get(cell.text))}{text}</td>"
         rows += "</tr>"
     return f'<div class="scroll {kind}"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _css(classes: str) -> str:
+    return f' class="{classes}"' if classes else ""
 
 
 def html_dot(color: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from classnorm.results.verdicts import Verdict
 __all__ = ["ARTIFACT", "Artifact", "Cell", "Plot", "Series", "Table", "find_artifacts", "ranks"]
 
 ARTIFACT = "artifact.json"
+_NUMBER = re.compile(r"[^\w\s]*\s?\d")  # perhaps after a sign or a bracket
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def ranks(means: Sequence[float], digits: int = 1, lower_is_better: bool = False
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose first column names the models; the others hold numbers."""
+    """A table whose first column names the models; the others hold numbers or words."""
 
     title: str
     header: list[str]
@@ -51,6 +53,17 @@ class Table:
     @property
     def is_ranked(self) -> bool:
         return any(cell.rank for row in self.body for cell in row)
+
+    @property
+    def has_words(self) -> list[bool]:
+        """Whether a column holds words, which are aligned on the left: the first, and those with few numbers.
+
+        >>> Table.of("", ["model", "H", "data"], [["CN", "55.3 ± 0.6", "CUB"], ["none", "–", "–"]]).has_words
+        [True, False, True]
+        """
+        columns = list(zip(*([cell.text for cell in row] for row in self.body), strict=True)) or [()] * len(self.header)
+        counted = [[bool(_NUMBER.match(text)) for text in column if text not in ("", "–")] for column in columns]
+        return [i == 0 or 2 * sum(numbers) < len(numbers) for i, numbers in enumerate(counted)]
 
     @classmethod
     def of(cls, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
