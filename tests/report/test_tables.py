@@ -105,6 +105,19 @@ def test_columns_of_words_are_aligned_on_the_left_and_numbers_on_the_right():
     assert " CUB    " in console.file.getvalue()
 
 
+@pytest.mark.parametrize("width", [80, 100])
+def test_narrow_terminals_show_names_headers_and_numbers_in_several_lines(width):
+    console = Console(width=width, file=io.StringIO())
+    header = ["model", "seeds", "variance between classes, step 100", *"abcdef"]
+    table = Table.of("", header, [["classnorm · reference", "3", "0.987", *["57.8 ± 4.8"] * 6]])
+    console.print(rich_table(table))
+    shown = "".join(console.file.getvalue().split())
+    for word in ("classnorm", "reference", "variance", "step", "0.987"):
+        letters = iter(shown)
+        assert all(letter in letters for letter in word)  # in this order, perhaps on several lines
+    assert shown.count("57.8") == shown.count("4.8") == 6
+
+
 def test_html_escapes_and_marks(groups):
     text = html_table(results_table(groups), {"classnorm · a": "#123456"})
     assert "e&amp;f" in text

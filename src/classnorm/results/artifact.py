@@ -18,7 +18,7 @@ from classnorm.results.verdicts import Verdict
 __all__ = ["ARTIFACT", "Artifact", "Cell", "Plot", "Series", "Table", "find_artifacts", "ranks"]
 
 ARTIFACT = "artifact.json"
-_NUMBER = re.compile(r"[^\w\s]*\s?\d")  # perhaps after a sign or a bracket
+_WORD = re.compile(r"[^\W\d_]{3}")
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class Table:
 
     @property
     def has_words(self) -> list[bool]:
-        """Whether a column holds words, which are aligned on the left: the first, and those with few numbers.
+        """Whether a column holds words, which are aligned on the left: the first, and those with words in most cells.
 
-        >>> Table.of("", ["model", "H", "data"], [["CN", "55.3 ± 0.6", "CUB"], ["none", "–", "–"]]).has_words
+        >>> rows = [["CN", "55.3 ± 0.6", "CUB"], ["–", "–", "–"], ["3", "diverged", "SUN"]]
+        >>> Table.of("", ["", "H", "data"], rows).has_words
         [True, False, True]
         """
-        columns = list(zip(*([cell.text for cell in row] for row in self.body), strict=True)) or [()] * len(self.header)
-        counted = [[bool(_NUMBER.match(text)) for text in column if text not in ("", "–")] for column in columns]
-        return [i == 0 or 2 * sum(numbers) < len(numbers) for i, numbers in enumerate(counted)]
+        words = [[bool(_WORD.search(row[i].text)) for row in self.body] for i in range(len(self.header))]
+        return [i == 0 or 2 * sum(column) > len(column) for i, column in enumerate(words)]
 
     @classmethod
     def of(cls, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
