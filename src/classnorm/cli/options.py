@@ -16,6 +16,7 @@ from typing import Annotated, Any, Self
 import tyro
 
 from classnorm.cli.console import notice
+from classnorm.cli.usage_errors import one_line_errors
 from classnorm.data import AttributesKey, ZeroShotDataset, load
 from classnorm.data.row_store import MEMORY
 from classnorm.errors import ConfigError, unknown_name
@@ -103,7 +104,7 @@ class Command:
 
     @classmethod
     def parse(cls, arguments: Sequence[str], program: str) -> Self:
-        """Load the plug-ins and fill in the flags; a usage error exits with code 2."""
+        """Load the plug-ins and fill in the flags."""
         for path in _flag_values(arguments, "plugin"):  # before parsing, since plug-ins add flags and values
             load_plugin(Path(path))
         return cls._parse(arguments, program)
@@ -176,7 +177,8 @@ class MethodCommand(SettingsCommand):
 
 def _fill_in(command: type[Any], arguments: Sequence[str], program: str) -> Any:
     config = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    return tyro.cli(command, prog=program, description=inspect.getdoc(command), args=list(arguments), config=config)
+    with one_line_errors(program):
+        return tyro.cli(command, prog=program, description=inspect.getdoc(command), args=list(arguments), config=config)
 
 
 def _choice(command: type[Command], arguments: Sequence[str], flag: str) -> str:

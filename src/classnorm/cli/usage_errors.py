@@ -1,0 +1,63 @@
+"""Errors of the command line's parser as one line: it prints boxes of several."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+
+from classnorm.errors import ConfigError
+
+__all__ = ["one_line_errors"]
+
+_BAD_VALUE = re.compile(r"Error parsing (\S+): .*?(?:from \[(.*)\]|: ('.*'))\.?$")
+
+
+@contextmanager
+def one_line_errors(program: str) -> Iterator[None]:
+    """Raise a `ConfigError` where the parser prints a box on stderr and exits with code 2."""
+    printed = io.StringIO()
+    try:
+        with redirect_stderr(printed):
+            yield
+    except SystemExit as end:
+        if end.code != 2 or not printed.getvalue():
+            raise
+        raise ConfigError(f"{_summary(printed.getvalue())}; see {program} --help") from None
+    sys.stderr.write(printed.getvalue())
+
+
+def _is_rule(line: str) -> bool:
+    return bool(line) and not line.strip("─- ")
+
+
+def _summary(box: str) -> str:
+    """What is wrong, and which options are meant.
+
+    >>> print(_summary('''
+    ... ╭─ Unrecognized options ───────────────────╮
+    ... │ Unrecognized options: --epoch, 3         │
+    ... │ ──────────────────────────────────────── │
+    ... │ Perhaps you meant:                       │
+    ... │     --epochs INT                         │
+    ... │         Passes over the training rows.   │
+    ... │ ──────────────────────────────────────── │
+    ... │ For full helptext, see classnorm --help  │
+    ... ╰──────────────────────────────────────────╯'''))
+    unrecognized options: --epoch, 3; perhaps you meant --epochs
+    """
+    lines = [line[2:].rstrip(" │") for line in box.strip("\n").splitlines() if line[0] not in "╭╰"]
+    sections = [list(group) for is_rule, group in itertools.groupby(lines, _is_rule) if not is_rule]
+    sections = sections if "╭" in box else sections[1:]  # a title without a box
+    options = [section[1].strip() for section in sections[1:-1]]
+    said = [line.strip() for line in itertools.takewhile(bool, sections[0]) if not line.startswith(" " * 8)]
+    message = " ".join(said).removesuffix(".").removesuffix(". Expected 1 values")
+    message = re.sub("^Missing from .*?:", "Missing:", message)
+    if value := _BAD_VALUE.match(message):
+        about = " ".join(line.strip() for line in sections[1][2:]).removesuffix(".")
+        return f"{value[1]} cannot be {value[2] or value[3]}; {options[0]}: {about}"
+    hint = f"; perhaps you meant {', '.join(option.split()[0] for option in options)}" if options else ""
+    return message[0].lower() + message[1:].replace(", 'None'", "").replace("'None', ", "") + hint
