@@ -49,14 +49,16 @@ def _summary(box: str) -> str:
     ... ╰──────────────────────────────────────────╯'''))
     unrecognized options: --epoch, 3; perhaps you meant --epochs
     """
-    lines = [line[2:].rstrip(" │") for line in box.strip("\n").splitlines() if line[0] not in "╭╰"]
+    lines = [line[2:].rstrip(" │") for line in box.strip("\n").splitlines() if not line.startswith(("╭", "╰"))]
     sections = [list(group) for is_rule, group in itertools.groupby(lines, _is_rule) if not is_rule]
     sections = sections if "╭" in box else sections[1:]  # a title without a box
-    options = [section[1].strip() for section in sections[1:-1]]
+    if len(sections) < 2:  # another version's layout
+        return " ".join(box.split())
+    options = [section[1].strip() for section in sections[1:-1] if len(section) > 1]
     said = [line.strip() for line in itertools.takewhile(bool, sections[0]) if not line.startswith(" " * 8)]
     message = " ".join(said).removesuffix(".").removesuffix(". Expected 1 values")
     message = re.sub("^Missing from .*?:", "Missing:", message)
-    if value := _BAD_VALUE.match(message):
+    if (value := _BAD_VALUE.match(message)) and options:
         about = " ".join(line.strip() for line in sections[1][2:]).removesuffix(".")
         return f"{value[1]} cannot be {value[2] or value[3]}; {options[0]}: {about}"
     hint = f"; perhaps you meant {', '.join(option.split()[0] for option in options)}" if options else ""
