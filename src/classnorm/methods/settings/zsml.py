@@ -67,10 +67,13 @@ def paper(dataset: ZeroShotDataset) -> ZSMLConfig:
 
 
 def reference(dataset: ZeroShotDataset) -> ZSMLConfig:
-    """Narrow networks, fewer and larger inner steps and a fast critic, selected by validation on CUB."""
+    """Narrow networks, larger tasks, fewer and larger inner steps and a fast critic, selected by validation on CUB."""
     return ZSMLConfig(
+        epochs=20,
+        shots=10,
+        queries=10,
         final_relu=dataset.nonnegative,
-        lr=rate(dataset, 1e-3),
+        lr=rate(dataset, 2e-4),
         critic_lr=rate(dataset, 1e-3),
         inner_lr=rate(dataset, 1e-2),
     )
@@ -78,15 +81,15 @@ def reference(dataset: ZeroShotDataset) -> ZSMLConfig:
 
 RECIPES: Recipes = {"paper": paper, "reference": reference}
 SPACE: Space = {
-    "lr": Range(2e-4, 3e-3, log=True),
+    "lr": Range(5e-5, 2e-3, log=True),
     "critic_lr": Range(1e-5, 3e-3, log=True),
     "inner_lr": Range(1e-4, 2e-2, log=True),
-    "epochs": Range(2, 20, log=True, whole=True),
+    "epochs": Range(5, 40, log=True, whole=True),
     "classification_weight": Range(0.3, 20.0, log=True),
     "synthesized": Range(50, 600, log=True, whole=True),
 }
 GRID: Space = {
-    "lr": Choice((5e-4, 1e-3)),
+    "lr": Choice((1e-4, 2e-4, 5e-4)),
     "critic_lr": Choice((1e-4, 1e-3)),
     "classification_weight": Choice((1.0, 3.0, 10.0)),
 }
