@@ -196,6 +196,17 @@ def test_a_gbu_folder_is_data_like_any_other(classnorm, data, tmp_path):
     assert "zoo, reference" in (tmp_path / "out" / "hyperparameters" / "table-2.md").read_text()
 
 
+def test_attributes_suffice_for_the_figures_about_them(classnorm, data, tmp_path):
+    save_gbu(data, tmp_path / "SUN", "res101")
+    (tmp_path / "SUN" / "res101.mat").unlink()
+    arguments = ["--data", "SUN", "--data-root", tmp_path, "--out", tmp_path / "out"]
+    outcome = classnorm("reproduce", "normality", *arguments)
+    assert outcome.code == 0, outcome.err
+    assert "res101" not in outcome.err
+    assert "| SUN | 12 |" in (tmp_path / "out" / "normality" / "table.md").read_text()
+    assert "no dataset found" in classnorm("reproduce", "main", *arguments).err
+
+
 def test_a_damaged_artifact_of_an_earlier_command_is_one_line(classnorm, bundle, tmp_path):
     (tmp_path / "main").mkdir()
     (tmp_path / "main" / "artifact.json").write_text("{")

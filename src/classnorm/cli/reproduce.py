@@ -113,7 +113,7 @@ class Reproduce(Command):
         names = list(CATALOG) if "all" in self.names else list(dict.fromkeys(self.names))
         artifacts = []
         with progress_display(self.output.quiet) as announce:
-            reproduction = self._reproduction(announce)
+            reproduction = self._reproduction(announce, any(CATALOG[name].needs_features for name in names))
             for name in names:
                 numbers = CATALOG[name].measure(reproduction)
                 artifact = CATALOG[name].present(numbers)
@@ -174,7 +174,7 @@ class Reproduce(Command):
             arguments += [f"--weights {self.weights.name}"] if self.weights is not None else []
         return " ".join([*arguments, *(["--quick"] if self.quick else [])])
 
-    def _reproduction(self, announce: Announce) -> Reproduction:
+    def _reproduction(self, announce: Announce, needs_features: bool) -> Reproduction:
         check_positive("seeds", self.seeds)
         check_positive("epochs", self.epochs)
         check_positive("minutes", self.minutes)
@@ -197,8 +197,9 @@ class Reproduce(Command):
             streams = known_streams(self.docs.with_suffix("")) if self.docs is not None else {}
             tell = partial(notice, quiet=self.output.quiet)
             reproduction = dataclasses.replace(reproduction, images=mode, known_streams=streams, tell=tell)
-        notice(*reproduction.missing, quiet=self.output.quiet)
-        if not reproduction.available:
+        unusable = [b.missing for b in benchmarks if b.missing and (needs_features or not b.folder)]
+        notice(*unusable, quiet=self.output.quiet)
+        if len(unusable) == len(benchmarks):
             raise ConfigError("no dataset found; add glyphs-light to --data, which needs no files")
         return reproduction
 

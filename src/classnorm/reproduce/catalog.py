@@ -34,6 +34,8 @@ class Item:
     """Run what is not finished, and return the numbers, as JSON."""
     present: Callable[[Mapping[str, Any]], Artifact]
     """Tables, plots and verdicts from the numbers."""
+    needs_features: bool = True
+    """Whether attributes alone do not suffice."""
 
     def make(self, reproduction: Reproduction) -> Artifact:
         return self.present(self.measure(reproduction))
@@ -48,7 +50,7 @@ CATALOG: dict[str, Item] = {
     "hyperparameters": Item("table", "Hyperparameters", measure_hyperparameters, hyperparameters),
     "leaderboard": Item("table", "Every method, one protocol", measure_leaderboard, leaderboard),
     "beyond": Item("table", "Beyond the paper: ablations", measure_beyond, beyond),
-    **{name: Item("figure", spec.title, spec.measure, spec.present) for name, spec in FIGURES.items()},
+    **{n: Item("figure", spec.title, spec.measure, spec.present, spec.needs_features) for n, spec in FIGURES.items()},
     "czsl-table": Item("table", "Continual zero-shot learning", measure_czsl_table, czsl_table),
     "czsl-curves": Item("figure", "Continual zero-shot learning, task by task", measure_czsl_curves, czsl_curves),
     "czsl-images": Item("table", "Continual zero-shot learning from images", measure_czsl_images, czsl_images),

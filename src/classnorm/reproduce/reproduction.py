@@ -98,11 +98,6 @@ class Reproduction:
         return [benchmark for benchmark in self.benchmarks if not benchmark.missing]
 
     @property
-    def missing(self) -> list[str]:
-        """How to get the benchmarks that are not available."""
-        return [benchmark.missing for benchmark in self.benchmarks if benchmark.missing]
-
-    @property
     def time_is_up(self) -> bool:
         return time.monotonic() > self.until
 

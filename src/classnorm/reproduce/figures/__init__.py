@@ -41,6 +41,7 @@ _SPECS = (
         "A scale below 1 trades seen for unseen accuracy; the best scale is 0.95 on SUN, AwA1 and AwA2, and 1 on CUB.",
         measure_seen_scales,
         seen_scales,
+        needs_features=True,
     ),
     FigureSpec(
         "normality",

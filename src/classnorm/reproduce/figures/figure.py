@@ -41,6 +41,8 @@ class FigureSpec:
     """Returns the numbers, as JSON."""
     draw: Callable[[Mapping[str, Any]], Artifact]
     """Draws the numbers; the name, title and text of the figure come from this specification."""
+    needs_features: bool = False
+    """Whether it needs real features; others simulate them, or need attributes only."""
 
     def present(self, numbers: Mapping[str, Any]) -> Artifact:
         return replace(self.draw(numbers), name=self.name, title=self.title, text=self.conclusion, data=dict(numbers))
