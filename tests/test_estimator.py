@@ -209,6 +209,21 @@ def test_columns_of_new_classes_are_matched_by_name(data):
         clf.add_classes(table[~data["seen"]].rename(columns={"part a": "prat a"}))
 
 
+def test_series_are_matched_by_name_in_fit_and_afterwards(data):
+    table = data["table"].set_axis([f"part {letter}" for letter in "abcdefghijkl"], axis=1)
+    shuffled = {name: row.sample(frac=1, random_state=i) for i, (name, row) in enumerate(table.iterrows())}
+    seen, unseen = table.index[data["seen"]], table.index[~data["seen"]]
+    clf = ClassNormClassifier(settings=FAST).fit(*data["train"], descriptors={name: shuffled[name] for name in seen})
+    clf.add_classes({name: shuffled[name] for name in unseen})
+    expected = table[sorted(table.columns)].to_numpy(np.float32)
+    np.testing.assert_array_equal(clf.descriptors_, expected)
+    scorer = clf.scorer_.only(list(seen)).add_classes({name: shuffled[name] for name in unseen})
+    np.testing.assert_array_equal(scorer.descriptors[-1], expected[table.index.get_loc(unseen[-1])])
+    broken = pd.Series(range(12), index=["part a"] * 12)
+    with pytest.raises(ValueError, match="cannot be aligned .* name each attribute once"):
+        clf.add_classes({"x": broken, "y": shuffled[unseen[0]]})
+
+
 def test_calibrating_lowers_the_calibration_error(data, mutable):
     mutable.scorer_ = mutable.scorer_.calibrated(mutable.scorer_.calibration, 0.1)  # far too sure
     assert mutable.calibrate(*data["calibration"]) is mutable

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from classnorm.errors import DataError
 
-__all__ = ["column_names", "descriptor_table", "is_frame", "joined_classes", "numbered_table"]
+__all__ = ["aligned", "column_names", "descriptor_table", "is_frame", "joined_classes", "numbered_table"]
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -21,8 +21,22 @@ def is_frame(table: Any) -> bool:
     return hasattr(table, "index") and hasattr(table, "to_numpy")
 
 
+def aligned(descriptors: Any) -> Any:
+    """A mapping from class to Series as a DataFrame, which puts their values in one order; all else unchanged."""
+    series = list(descriptors.values()) if isinstance(descriptors, Mapping) else []
+    if not series or not all(is_frame(one) and hasattr(one, "to_frame") for one in series):
+        return descriptors
+    import pandas as pd
+
+    try:
+        return pd.DataFrame(dict(descriptors)).T
+    except ValueError as error:
+        raise DataError(f"the Series of the classes cannot be aligned ({error}); name each attribute once") from None
+
+
 def descriptor_table(descriptors: Any, classes: Array) -> dict[Any, Floats]:
     """Return class → descriptor. The rows of an array belong to `classes`, the sorted labels, or to 0, 1, 2, …"""
+    descriptors = aligned(descriptors)
     if descriptors is None:
         return dict(zip(classes.tolist(), np.eye(len(classes)), strict=True))
     if isinstance(descriptors, Mapping):
@@ -90,6 +104,7 @@ def _text_columns(frame: Any) -> list[Any]:
 
 def column_names(descriptors: Any) -> list[str] | None:
     """Return the names of the columns of a DataFrame, if they are names, without a column that names the classes."""
+    descriptors = aligned(descriptors)
     columns = list(descriptors.columns) if is_frame(descriptors) and hasattr(descriptors, "columns") else []
     if columns and not any(isinstance(name, str) for name in descriptors.index):
         columns = [column for column in columns if column not in _text_columns(descriptors)]

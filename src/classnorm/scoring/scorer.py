@@ -15,7 +15,7 @@ import torch
 
 from classnorm.data.dataset import FloatArray, check_features
 from classnorm.data.descriptions import lookalike, respelled
-from classnorm.data.descriptor_tables import column_names, descriptor_table, is_frame
+from classnorm.data.descriptor_tables import aligned, column_names, descriptor_table, is_frame
 from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError, ModelWarning, unknown_name
 from classnorm.methods import FitJob, MethodConfig, ProductModel, ZeroShotModel
@@ -345,6 +345,7 @@ class Scorer:
             examples: features [n, d_z] of pictures by class. A class may have pictures and no descriptor.
             columns: the names of the attributes in the vectors, if they may be in another order than the model's.
         """
+        descriptors = aligned(descriptors)
         if is_frame(descriptors):
             columns = column_names(descriptors)
             descriptors = descriptor_table(descriptors, np.array(self.class_names))
