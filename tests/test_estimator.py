@@ -220,7 +220,7 @@ def test_series_are_matched_by_name_in_fit_and_afterwards(data):
     scorer = clf.scorer_.only(list(seen)).add_classes({name: shuffled[name] for name in unseen})
     np.testing.assert_array_equal(scorer.descriptors[-1], expected[table.index.get_loc(unseen[-1])])
     broken = pd.Series(range(12), index=["part a"] * 12)
-    with pytest.raises(ValueError, match="cannot be aligned .* name each attribute once"):
+    with pytest.raises(ValueError, match=r"cannot be aligned .* name each attribute once"):
         clf.add_classes({"x": broken, "y": shuffled[unseen[0]]})
 
 
