@@ -24,7 +24,7 @@ __all__ = [
     "unknown_name",
 ]
 
-_SHOWN = 24  # known names listed in a message
+_SHOWN = 30  # known names listed in a message
 
 
 class ClassNormError(Exception):

@@ -72,6 +72,17 @@ def test_rows_outside_training_do_not_change_a_bit_of_the_weights(dataset, fitte
 
 
 @each_method
+def test_descriptors_of_unseen_classes_change_the_weights_only_of_methods_that_say_so(dataset, fitted, method):
+    descriptors = dataset.descriptors.copy()
+    unseen = ~dataset.seen
+    descriptors[unseen] = np.random.default_rng(2).uniform(0.0, 1.0, (unseen.sum(), dataset.d_a))
+    other = fit(replace(dataset, descriptors=descriptors), method, **fast(method)).model.state_dict()
+    weights = fitted(method).model.state_dict()
+    changed = any(not torch.equal(other[name], weights[name]) for name in weights if name != "descriptors")
+    assert changed == METHODS[method].sees_unseen
+
+
+@each_method
 def test_an_interrupted_training_resumes_to_the_same_weights(dataset, fitted, method, tmp_path):
     if "epochs" not in {field.name for field in dataclasses.fields(METHODS[method].config)}:
         pytest.skip("skipped: the method is not trained in epochs")

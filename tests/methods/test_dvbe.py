@@ -164,6 +164,11 @@ def test_on_feature_maps_unseen_classes_are_compared_with_the_mean_over_position
     np.testing.assert_allclose(scorer.logits(dataset.features)[:, 2], expected.numpy(), rtol=1e-3, atol=1e-3)
 
 
+def test_positions_other_than_those_of_the_maps_are_refused():
+    with pytest.raises(ConfigError, match="positions is 2, but rows of .* are maps of 2x2x4; leave it out"):
+        quick_fit(pairs_of_channels(), positions=2)
+
+
 def test_channels_are_standardized_over_training_rows_and_positions():
     dataset = pairs_of_channels()
     normalization = quick_fit(dataset).feature_normalization

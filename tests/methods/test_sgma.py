@@ -92,6 +92,11 @@ def test_the_recipes_take_the_positions_from_the_dataset(world, small_dataset):
         assert resolve(small_dataset, "sgma", recipe)[1].positions == 1
 
 
+def test_rows_that_are_no_maps_of_the_given_positions_are_refused(small_dataset):
+    with pytest.raises(ConfigError, match="positions is 9, which does not divide the .* extract with `maps`"):
+        quick_fit(small_dataset, positions=9)
+
+
 def test_pooled_features_have_no_parts(small_dataset):
     model = quick_fit(small_dataset).model
     assert len(model.parts) == 0
@@ -196,7 +201,7 @@ def test_a_saved_model_scores_the_same(world, scorer, tmp_path):
     [
         ({"positions": 0}, "positions is 0"),
         ({"positions": 3}, "positions is 3; it must be a square number"),
-        ({"positions": 4}, "positions is 4, which does not divide the 81 dimensions .* extract with `maps`"),
+        ({"positions": 4}, "positions is 4, but rows of .* are maps of 3x3x9; leave it out"),
         ({"parts": -1}, "parts is -1"),
         ({"sharpness": 0.0}, "sharpness is 0.0"),
         ({"triplet_weight": -1.0}, "triplet_weight is -1.0"),

@@ -109,7 +109,7 @@ class Train(MethodCommand):
         print(f"runs: {out}")
         if self.images is not None:
             print(f"report: {report}")
-        self._print_next_step(results[0].folder, dataset.d_z)
+        self._print_next_step(results[0].folder, dataset)
 
     def _prepared(self) -> Prepared | None:
         """The dataset made of `images`, if any."""
@@ -140,9 +140,11 @@ class Train(MethodCommand):
             **mean_and_std(results),
         }
 
-    def _print_next_step(self, model: Path, d_z: int) -> None:
+    def _print_next_step(self, model: Path, dataset: ZeroShotDataset) -> None:
         weights = ["--weights", str(self.image.weights)] if self.image.weights is not None else []
-        rows = self.images or "features.npy"
-        about = "" if self.images else f"  # features.npy: rows of {d_z} numbers, made like those of the training"
+        rows, about = self.images or "new_images", ""
+        if self.images is None and "encoder" not in dataset.provenance:
+            rows = "features.npy"
+            about = f"  # features.npy: rows of {dataset.d_z} numbers, made like those of the training"
         if self.images is None or Path(self.images).exists():  # glyphs have no files
             print(f"next: {shlex.join(['classnorm', 'predict', str(model), rows, '--top', '3', *weights])}{about}")

@@ -314,7 +314,7 @@ class RowStore:
         if size > self.memory:
             raise DataError(
                 f"{self.where}: {rows} rows are needed in memory at once, {size:.3g} GiB, and the limit is "
-                f"{self.memory:g} GiB; the methods classnorm, kernel and sgma read them in blocks, or raise `memory`"
+                f"{self.memory:g} GiB; classnorm, kernel, sgma and dvbe read them in blocks, or raise `memory`"
             )
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:

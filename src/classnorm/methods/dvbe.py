@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fitted, RowSource
 from classnorm.methods.parts.embedding import EmbedderModel
-from classnorm.methods.parts.feature_maps import channels_of
+from classnorm.methods.parts.feature_maps import channels_of, check_positions
 from classnorm.methods.parts.known import known_classes
 from classnorm.methods.settings.dvbe import METHOD, DVBEConfig
 from classnorm.nn import AttributeNormalization, cosine_logits, initialize_
@@ -165,6 +165,7 @@ def build(config: DVBEConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor])
 def fit(dataset: ZeroShotDataset, config: DVBEConfig, seed: int, context: FitContext) -> Fitted:
     """Train both heads on the training rows, which may stay in files."""
     config.check()
+    check_positions(dataset, config.positions)
     rows = RowSource.of(dataset, context.device)
     model = DVBEModel(config, dataset.d_a, dataset.d_z, len(rows.descriptors), seed, rows.descriptors)
     model.to(context.device).fit_normalization(rows.features)

@@ -147,6 +147,8 @@ class Method:
     and it does not depend on the other rows of the batch."""
     unfit: Callable[[ZeroShotDataset], str | None] = lambda dataset: None
     """Why the method cannot be used on a dataset; None if it can."""
+    sees_unseen: bool = False
+    """Whether training uses the descriptors of the unseen classes; it never uses their rows."""
 
     def search_space(self, sampler: Literal["tpe", "grid"]) -> Space:
         """The default search space of a sampler."""
@@ -164,10 +166,11 @@ def late_method(
     *,
     parallel: bool = False,
     unfit: Callable[[ZeroShotDataset], str | None] = lambda dataset: None,
+    sees_unseen: bool = False,
 ) -> Method:
     """A method whose `build` and `fit` are imported from `classnorm.methods.NAME` when they are called."""
     build, fit = (Late(f"classnorm.methods.{name}", function) for function in ("build", "fit"))
-    return Method(config, recipes, build, fit, space, grid, name, parallel, unfit)
+    return Method(config, recipes, build, fit, space, grid, name, parallel, unfit, sees_unseen)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fitted, ProductModel, RowSource
-from classnorm.methods.parts.feature_maps import channels_of
+from classnorm.methods.parts.feature_maps import channels_of, check_positions
 from classnorm.methods.settings.sgma import METHOD, SGMAConfig
 from classnorm.nn import AttributeNormalization, initialize_
 from classnorm.training import FitContext, seeded, train
@@ -134,6 +134,7 @@ def build(config: SGMAConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor])
 def fit(dataset: ZeroShotDataset, config: SGMAConfig, seed: int, context: FitContext) -> Fitted:
     """Train on the training rows, which may stay in files."""
     config.check()
+    check_positions(dataset, config.positions)
     rows = RowSource.of(dataset, context.device)
     model = SGMAModel(config, dataset.d_a, dataset.d_z, seed).to(context.device)
     model.attributes.fit(rows.descriptors)

@@ -46,7 +46,7 @@ def harmonic_verdict(
         f"{text} (by {margin:g} H)",
         setting.label,
         f"{means}: {difference.text()}",
-        judge_difference(high, low, margin),
+        judge_difference(high, low, margin, digits=1),
         SCORINGS[scoring],
         json_number(difference.mean),
     )

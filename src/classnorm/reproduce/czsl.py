@@ -283,7 +283,7 @@ def pair_verdicts(setting: Setting, scoring: str, documents: Mapping[str, Mappin
                 f"CN lifts {arm.model}'s mH (by {100 * _LIFT:.0f} %)",
                 setting.label,
                 f"{number_text(before)} → {number_text(after)}{score_change(cn, plain, 'mH')}: {lift.text()}",
-                judge_difference(cn.values("mH"), plain.values("mH"), _LIFT * before),
+                judge_difference(cn.values("mH"), plain.values("mH"), _LIFT * before, digits=1),
                 scoring,
                 json_number(lift.mean),
             )

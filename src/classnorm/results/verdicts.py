@@ -25,8 +25,8 @@ RULE = (
     "Models are compared seed by seed. A claim that one is better holds if the 95 % interval of the paired difference "
     "(Student's t over n seeds, in square brackets) lies above 0 and the mean difference reaches the stated margin; it "
     "holds weakly if the mean difference is above 0 but one of the two fails, as always with one seed, which has no "
-    "interval; otherwise it does not hold. A claim about a size holds if every seed is within the stated bounds, "
-    "weakly if the mean is."
+    "interval; otherwise, also if the difference prints as 0.0, it does not hold. A claim about a size holds if every "
+    "seed is within the stated bounds, weakly if the mean is."
 )
 Judgement = Literal["holds", "holds weakly", "does not hold", "not measured"]
 _ORDER: tuple[Judgement, ...] = ("not measured", "does not hold", "holds weakly", "holds")
@@ -78,20 +78,22 @@ class PairedDifference:
         return f"{signed(self.mean, digits)} [{signed(self.low, digits)}, {signed(self.high, digits)}], n = {self.n}"
 
 
-def judge_difference(better: Sequence[float], worse: Sequence[float], margin: float) -> Judgement:
+def judge_difference(better: Sequence[float], worse: Sequence[float], margin: float, digits: int = 9) -> Judgement:
     """Judge whether one model is better than another, from one value per seed; NaN counts as not measured.
+
+    A mean difference that is 0 in the printed digits is none.
 
     >>> judge_difference([55, 56, 57], [50, 51, 53], margin=2)
     'holds'
     >>> judge_difference([55, 56, 57], [50, 51, 56.9], margin=2), judge_difference([55], [50], margin=2)
     ('holds weakly', 'holds weakly')
-    >>> judge_difference([50], [50], margin=2)
-    'does not hold'
+    >>> judge_difference([50], [50], margin=2), judge_difference([50.04], [50], margin=2, digits=1)
+    ('does not hold', 'does not hold')
     """
     difference = PairedDifference.of(better, worse)
     if math.isnan(difference.mean):
         return "not measured"
-    if difference.mean <= 0:
+    if round(difference.mean, digits) <= 0:
         return "does not hold"
     is_clear = difference.low is not None and difference.low > 0
     return "holds" if is_clear and difference.mean >= margin else "holds weakly"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 
-__all__ = ["channels_of"]
+__all__ = ["channels_of", "check_positions"]
 
 
 def channels_of(d_z: int, positions: int) -> int:
@@ -15,3 +16,10 @@ def channels_of(d_z: int, positions: int) -> int:
             "feature maps are made by classnorm extract with `maps`"
         )
     return d_z // positions
+
+
+def check_positions(dataset: ZeroShotDataset, positions: int) -> None:
+    """Raise a `ConfigError` if the dataset says that its rows are other maps."""
+    maps = dataset.provenance.get("maps")
+    if maps and positions != dataset.positions:
+        raise ConfigError(f"positions is {positions}, but rows of {dataset.name} are maps of {maps}; leave it out")

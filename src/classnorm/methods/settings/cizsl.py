@@ -54,4 +54,4 @@ GRID: Space = {
     "creativity_weight": Choice((1e-4, 0.1, 1.0)),
     "realism_weight": Choice((0.1, 1.0)),
 }
-METHOD = late_method("cizsl", CIZSLConfig, RECIPES, SPACE, GRID)
+METHOD = late_method("cizsl", CIZSLConfig, RECIPES, SPACE, GRID, sees_unseen=True)

@@ -81,4 +81,4 @@ GRID: Space = {
     "semantic_weight": Choice((0.1, 1.0)),
     "visual_weight": Choice((1.0, 10.0)),
 }
-METHOD = late_method("dascn", DASCNConfig, RECIPES, SPACE, GRID)
+METHOD = late_method("dascn", DASCNConfig, RECIPES, SPACE, GRID, sees_unseen=True)

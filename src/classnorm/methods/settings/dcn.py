@@ -83,4 +83,4 @@ GRID: Space = {
     "scale": Choice((2.0, 5.0)),
     "entropy_weight": Choice((0.1, 1.0)),
 }
-METHOD = late_method("dcn", DCNConfig, RECIPES, SPACE, GRID)
+METHOD = late_method("dcn", DCNConfig, RECIPES, SPACE, GRID, sees_unseen=True)

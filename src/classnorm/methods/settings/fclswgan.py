@@ -64,4 +64,4 @@ GRID: Space = {
     "classification_weight": Choice((0.01, 0.1, 1.0)),
     "synthesized": Choice((100, 300)),
 }
-METHOD = late_method("fclswgan", FCLSWGANConfig, RECIPES, SPACE, GRID)
+METHOD = late_method("fclswgan", FCLSWGANConfig, RECIPES, SPACE, GRID, sees_unseen=True)

@@ -72,4 +72,4 @@ GRID: Space = {
     "adversarial_weight": Choice((1.0, 3.0, 10.0)),
     "synthesized": Choice((100, 300)),
 }
-METHOD = late_method("fvaegan", FVAEGANConfig, RECIPES, SPACE, GRID)
+METHOD = late_method("fvaegan", FVAEGANConfig, RECIPES, SPACE, GRID, sees_unseen=True)

@@ -88,4 +88,4 @@ GRID: Space = {
     "relation_weight": Choice((0.0, 20.0, 200.0)),
     "relation_slack": Choice((0.05, 0.1)),
 }
-METHOD = late_method("lsrgan", LsrGANConfig, RECIPES, SPACE, GRID)
+METHOD = late_method("lsrgan", LsrGANConfig, RECIPES, SPACE, GRID, sees_unseen=True)

@@ -97,4 +97,4 @@ GRID: Space = {
     "margin_weight": Choice((0.3, 1.0)),
     "warmup": Choice((0.5, 0.75)),
 }
-METHOD = late_method("sgal", SGALConfig, RECIPES, SPACE, GRID)
+METHOD = late_method("sgal", SGALConfig, RECIPES, SPACE, GRID, sees_unseen=True)

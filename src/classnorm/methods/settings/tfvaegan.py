@@ -99,4 +99,4 @@ GRID: Space = {
     "semantic_weight": Choice((0.01, 1.0)),
     "feedback_weight": Choice((0.01, 0.1, 1.0)),
 }
-METHOD = late_method("tfvaegan", TFVAEGANConfig, RECIPES, SPACE, GRID)
+METHOD = late_method("tfvaegan", TFVAEGANConfig, RECIPES, SPACE, GRID, sees_unseen=True)

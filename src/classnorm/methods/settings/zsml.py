@@ -93,4 +93,4 @@ GRID: Space = {
     "critic_lr": Choice((1e-4, 1e-3)),
     "classification_weight": Choice((1.0, 3.0, 10.0)),
 }
-METHOD = late_method("zsml", ZSMLConfig, RECIPES, SPACE, GRID)
+METHOD = late_method("zsml", ZSMLConfig, RECIPES, SPACE, GRID, sees_unseen=True)
