@@ -165,7 +165,7 @@ def test_on_feature_maps_unseen_classes_are_compared_with_the_mean_over_position
 
 
 def test_positions_other_than_those_of_the_maps_are_refused():
-    with pytest.raises(ConfigError, match="positions is 2, but rows of .* are maps of 2x2x4; leave it out"):
+    with pytest.raises(ConfigError, match=r"positions is 2, but rows of .* are maps of 2x2x4; leave it out"):
         quick_fit(pairs_of_channels(), positions=2)
 
 

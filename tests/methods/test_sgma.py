@@ -93,7 +93,7 @@ def test_the_recipes_take_the_positions_from_the_dataset(world, small_dataset):
 
 
 def test_rows_that_are_no_maps_of_the_given_positions_are_refused(small_dataset):
-    with pytest.raises(ConfigError, match="positions is 9, which does not divide the .* extract with `maps`"):
+    with pytest.raises(ConfigError, match=r"positions is 9, which does not divide the .* extract with `maps`"):
         quick_fit(small_dataset, positions=9)
 
 

@@ -11,7 +11,7 @@ from classnorm.metrics import Calibration, calibrated_scores
 from classnorm.reproduce.benchmarks import Benchmark, find_benchmarks
 from classnorm.reproduce.measured import Measured
 from classnorm.reproduce.reproduction import Reproduction, measure
-from classnorm.reproduce.variants import CN, PROPER_VARIANCE, RELATIONNET, STANDARDIZED, THREE_LAYERS
+from classnorm.reproduce.variants import CN, PROPER_VARIANCE, RELATIONNET, STANDARDIZED, THREE_LAYERS, Variant
 from classnorm.results.run_folder import find_results
 
 
@@ -30,6 +30,12 @@ def test_other_methods_and_the_recipe_best_are_only_shortened(reproduce, tiny, t
     for method, recipe in (("dem", "reference"), ("classnorm", "best")):
         epochs = full.recipe(tiny, method, recipe).epochs
         assert short.recipe(tiny, method, recipe) == full.recipe(tiny, method, recipe).replace(epochs=epochs // 10)
+
+
+def test_the_share_of_a_published_schedule_counts_the_tasks_of_its_epochs(reproduce, tiny, tmp_path):
+    variant = Variant("ZSML", {"epochs": 2, "tasks": 10, "hidden": 8, "classifier_epochs": 1}, "zsml")
+    [runs] = measure(reproduce(tmp_path, tiny, seeds=1), "stage", [variant]).runs.values()
+    assert runs.numbers["schedule"] == [2 * 10 / (100 * 100)]
 
 
 def test_missing_benchmarks_are_skipped(reproduce, tiny, tmp_path):

@@ -194,10 +194,10 @@ def _shortened(config: MethodConfig, share: float) -> MethodConfig:
 
 
 def _schedule_share(experiment: Experiment) -> float | None:
-    """The epochs of a method other than the MLP, as a share of those of its published schedule."""
+    """The epochs of a method other than the MLP, or their tasks, as a share of those of its published schedule."""
     method = method_named(experiment.method)
     if experiment.method == "classnorm" or "paper" not in method.recipes:
         return None
     published = method.recipes["paper"](experiment.dataset)
-    epochs, of = (float(getattr(config, "epochs", 0)) for config in (experiment.config, published))
-    return min(1.0, epochs / of) if of else None
+    length, of = (float(getattr(c, "epochs", 0) * getattr(c, "tasks", 1)) for c in (experiment.config, published))
+    return min(1.0, length / of) if of else None
