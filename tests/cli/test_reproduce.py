@@ -106,7 +106,7 @@ def test_a_table_is_written_in_every_form(made):
     markdown = (made / "out" / "ns-an-cn" / "table.md").read_text()
     assert all(f"| {label} |" in markdown for label in labels)
     page = (made / "out" / "index.html").read_text()
-    assert all(f"<td>{label}</td>" in page for label in labels)
+    assert all(f'<td class="words">{label}</td>' in page for label in labels)
     numbers = json.loads((made / "out" / "ns-an-cn" / "data.json").read_text())
     assert [setting["label"] for setting in numbers["settings"]] == ["tiny (simulated)"]
     assert set(labels) <= {entry["row"] for entry in numbers["runs"]}

@@ -37,7 +37,7 @@ __all__ = [
     "terminal_table",
 ]
 
-_HEADER = 8  # characters of a header in a terminal, unless its words or its column are wider
+_HEADER = 12  # characters of a header in a terminal, unless its words or its column are wider
 
 
 def group_ranks(groups: Sequence[Group], name: str) -> list[int | None]:
