@@ -35,6 +35,14 @@ def test_every_method_is_on_the_leaderboard():
     assert all(entry.recipe in METHODS[entry.method].recipes for entry in leaderboard.ENTRIES)
 
 
+def test_the_notes_name_the_methods_shown_that_use_descriptors_of_unseen_classes(reproduction, few, monkeypatch):
+    monkeypatch.setitem(METHODS, "sae", replace(METHODS["sae"], sees_unseen=True))
+    notes = leaderboard.leaderboard(leaderboard.measure_leaderboard(reproduction)).notes
+    assert [note for note in notes if "descriptors of the unseen classes" in note] == [
+        "Trained with the descriptors of the unseen classes, so that they know which will come: SAE."
+    ]
+
+
 def test_a_plug_in_method_is_on_the_leaderboard(monkeypatch):
     monkeypatch.setitem(METHODS, "mine", METHODS["eszsl"])
     assert leaderboard.entries()[-1] == leaderboard.Entry("mine", "mine")
@@ -46,7 +54,7 @@ def test_the_leaderboard_is_sorted_by_h_and_shows_the_runs(reproduction, few):
     shown = [float(row[3].text.split(" ±")[0]) for row in table.body]
     assert shown == sorted(shown, reverse=True)
     results = find_results([reproduction.folder / "runs"])
-    assert len(results) == 4 * 2
+    assert len(results) == 5 * 2
     for row in table.body:
         values = [r.scores["harmonic"] for r in results if r.document["recipe"] == row[0].text]
         assert float(row[3].text.split(" ±")[0]) == pytest.approx(np.mean(values), abs=0.051)
