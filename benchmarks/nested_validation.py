@@ -20,8 +20,7 @@ from typing import Any
 
 import torch
 
-from classnorm.data import ZeroShotDataset
-from classnorm.data.validation import validation_dataset
+from classnorm.data import ZeroShotDataset, validation_dataset
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.metrics import calibrated_scores, choose_calibration
 from classnorm.reproduce.benchmarks import find_benchmarks

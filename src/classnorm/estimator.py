@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from classnorm.data import ZeroShotDataset
 from classnorm.data.dataset import check_array
 from classnorm.data.descriptor_tables import (
+    aligned,
     column_names,
     descriptor_table,
     is_frame,
@@ -160,7 +161,7 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(seen) < 2:
             raise InputError(f"y holds 1 class, {seen.tolist()[0]!r}; a classifier needs rows of at least 2 classes")
         described = descriptors is not None
-        descriptors = descriptors() if callable(descriptors) else descriptors
+        descriptors = aligned(descriptors() if callable(descriptors) else descriptors)
         if labels is None:
             table = descriptor_table(descriptors, seen)
         else:
@@ -275,6 +276,7 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError("the model was fitted without descriptors, so none can describe a new class")
         if not isinstance(descriptors, Mapping) and not is_frame(descriptors):
             raise InputError("new classes need names: give a mapping from class to vector, or a DataFrame")
+        descriptors = aligned(descriptors)
         table = descriptor_table(descriptors, self.classes_)
         joined = joined_classes(self.classes_, list(table))
         names = {label: str(label) for label in joined.tolist()}

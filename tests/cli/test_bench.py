@@ -63,7 +63,7 @@ def test_json_is_one_document_with_every_quantity(classnorm, tmp_path):
 def test_tables_and_files(classnorm, tmp_path):
     outcome = classnorm("bench", *SMALL, "--out", tmp_path)
     assert outcome.code == 0
-    for words in ("s per epoch", "s for 50", "CUB ours (768 × 16, synthetic)", "CUB textbook", "backward"):
+    for words in ("s per epoch", "s for 50 epochs", "CUB ours (768 × 16, synthetic)", "CUB textbook", "backward"):
         assert words in outcome.out
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
 

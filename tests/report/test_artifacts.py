@@ -141,7 +141,12 @@ def test_the_contents_count_the_verdicts(artifact):
 
 
 def test_verdicts_differ_by_a_mark_and_not_by_colour_alone(page):
-    for cell in ('holds">✓ holds', 'weak">~ holds weakly', 'fails">✗ does not hold', "not measured</td>"):
+    for cell in (
+        '"words holds">✓ holds',
+        '"words weak">~ holds weakly',
+        '"words fails">✗ does not hold',
+        "not measured</td>",
+    ):
         assert cell in page
 
 

@@ -142,9 +142,8 @@ class Train(MethodCommand):
 
     def _print_next_step(self, model: Path, dataset: ZeroShotDataset) -> None:
         weights = ["--weights", str(self.image.weights)] if self.image.weights is not None else []
-        rows, about = self.images or "new_images", ""
-        if self.images is None and "encoder" not in dataset.provenance:
-            rows = "features.npy"
-            about = f"  # features.npy: rows of {dataset.d_z} numbers, made like those of the training"
+        takes_images = self.images is not None or "encoder" in dataset.provenance
+        rows = self.images or ("new_images" if takes_images else "features.npy")
+        about = "" if takes_images else f"  # {rows}: rows of {dataset.d_z} numbers, made like those of the training"
         if self.images is None or Path(self.images).exists():  # glyphs have no files
             print(f"next: {shlex.join(['classnorm', 'predict', str(model), rows, '--top', '3', *weights])}{about}")

@@ -36,7 +36,6 @@ def aligned(descriptors: Any) -> Any:
 
 def descriptor_table(descriptors: Any, classes: Array) -> dict[Any, Floats]:
     """Return class → descriptor. The rows of an array belong to `classes`, the sorted labels, or to 0, 1, 2, …"""
-    descriptors = aligned(descriptors)
     if descriptors is None:
         return dict(zip(classes.tolist(), np.eye(len(classes)), strict=True))
     if isinstance(descriptors, Mapping):
@@ -104,7 +103,6 @@ def _text_columns(frame: Any) -> list[Any]:
 
 def column_names(descriptors: Any) -> list[str] | None:
     """Return the names of the columns of a DataFrame, if they are names, without a column that names the classes."""
-    descriptors = aligned(descriptors)
     columns = list(descriptors.columns) if is_frame(descriptors) and hasattr(descriptors, "columns") else []
     if columns and not any(isinstance(name, str) for name in descriptors.index):
         columns = [column for column in columns if column not in _text_columns(descriptors)]

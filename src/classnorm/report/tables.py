@@ -7,7 +7,6 @@ import html
 import io
 import math
 import re
-import textwrap
 from collections.abc import Mapping, Sequence
 
 from rich import box
@@ -36,8 +35,6 @@ __all__ = [
     "rich_table",
     "terminal_table",
 ]
-
-_HEADER = 12  # characters of a header in a terminal, unless its words or its column are wider
 
 
 def group_ranks(groups: Sequence[Group], name: str) -> list[int | None]:
@@ -91,13 +88,8 @@ def rich_table(table: Table) -> RichTable:
     rich = RichTable(title=_terminal(table.title), title_justify="left", box=box.SIMPLE_HEAD, caption_justify="left")
     ranked = [any(row[i].rank for row in table.body) for i in range(len(table.header))]
     for i, (name, words) in enumerate(zip(table.header, table.has_words, strict=True)):
-        longest = max((len(row[i].text) for row in table.body), default=0)
-        header = textwrap.fill(name, max(_HEADER, longest), break_long_words=False)
-        rich.add_column(  # where the table is too wide, the widest columns wrap
-            Text("\n").join(_terminal(line + "  " * ranked[i]) for line in header.splitlines()),
-            justify="left" if words else "right",
-            overflow="fold",
-        )
+        # Where the table is too wide, the widest columns wrap.
+        rich.add_column(_terminal(name + "  " * ranked[i]), justify="left" if words else "right", overflow="fold")
     styles, marks = {None: "", 1: "bold", 2: "underline"}, {None: "  ", 1: " *", 2: " +"}
     for row in table.body:
         cells = zip(row, ranked, strict=True)

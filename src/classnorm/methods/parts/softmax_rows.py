@@ -96,14 +96,14 @@ class SoftmaxRowsModel(ZeroShotModel):
         with torch.no_grad():
             features = self.transform(features)
         self.counts.copy_(labels.bincount(minlength=len(seen)))
-        reach, steps = self._reach()
-        train_softmax(self.classifier, features, labels, self.config, seed, lr=reach / steps)
+        train_softmax(
+            self.classifier, features, labels, self.config, seed, lr=self.config.classifier_reach / self._steps
+        )
 
-    def _reach(self) -> tuple[float, int]:
-        """How far a weight of the final classifier can move, its learning rate times its steps, and the steps."""
-        config = self.config
-        steps = config.classifier_epochs * math.ceil(float(self.counts.sum()) / config.batch_size)
-        return config.classifier_reach or config.classifier_lr * steps, steps
+    @property
+    def _steps(self) -> int:
+        """Steps of the training of the final classifier."""
+        return self.config.classifier_epochs * math.ceil(float(self.counts.sum()) / self.config.batch_size)
 
     def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
         return F.linear(self.transform(self.scale(features)), prototypes[:, :-1], prototypes[:, -1])
@@ -138,7 +138,8 @@ class SoftmaxRowsModel(ZeroShotModel):
             weights = (self.counts / (n * config.synthesized)).repeat_interleave(n)[:, None]  # [n_negatives, 1]
             weight = positives.new_zeros(len(positives), positives.shape[2], requires_grad=True)
             bias = positives.new_zeros(len(positives), requires_grad=True)
-            optimizer = torch.optim.Adam([weight, bias], self._reach()[0] / _NEW_CLASS_STEPS)
+            reach = config.classifier_reach or config.classifier_lr * self._steps
+            optimizer = torch.optim.Adam([weight, bias], reach / _NEW_CLASS_STEPS)
             for _ in range(_NEW_CLASS_STEPS):
                 hits = torch.einsum("knd,kd->kn", positives, weight) + bias[:, None] - positive_offset
                 misses = negatives @ weight.T + bias - negative_offset
