@@ -67,7 +67,7 @@ smoke: $(READY)
 	$(BIN)/python tools/smoke_test.py dist/*.whl --constraints constraints-lowest.txt dist/torch.txt
 
 # Other processors round products differently: the numerical tests, as an old and as a newer machine would run them.
-NUMERICAL := tests/nn tests/metrics tests/training tests/methods tests/scoring tests/continual tests/analysis \
+NUMERICAL := tests/nn tests/metrics tests/training tests/methods tests/scoring tests/continual tests/lab/diagnoses tests/lab/rivals \
 	tests/compatibility tests/test_estimator.py
 OLD := ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem \
 	NPY_DISABLE_CPU_FEATURES="X86_V3 X86_V4 AVX512_ICL AVX512_SPR"
@@ -109,7 +109,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pylint src/classnorm
+	$(BIN)/pylint src/classnorm src/classnorm_lab
 
 # Strict: a broken link or a page that is not in the navigation is an error.
 docs: $(READY)

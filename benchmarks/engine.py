@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 
 from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic
-from classnorm.experiments.engine import Engine, run_tasks
-from classnorm.experiments.experiment import Experiment
 from classnorm.methods import resolve
+from classnorm.runs.engine import Engine, run_tasks
+from classnorm.runs.experiment import Experiment
 
 CORES = os.cpu_count() or 1
 

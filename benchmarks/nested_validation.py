@@ -23,8 +23,8 @@ import torch
 from classnorm.data import ZeroShotDataset, validation_dataset
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.metrics import calibrated_scores, choose_calibration
-from classnorm.reproduce.benchmarks import find_benchmarks
 from classnorm.scoring import fit_calibrated
+from classnorm_lab.paper.benchmarks import find_benchmarks
 
 
 def measure(data: ZeroShotDataset, method: str, split: int, **changes: Any) -> str:

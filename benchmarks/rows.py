@@ -24,8 +24,8 @@ import numpy as np
 import torch
 
 from classnorm.data import SyntheticConfig, load, synthesize
-from classnorm.experiments.experiment import score
 from classnorm.methods import FitContext, FitJob, resolve
+from classnorm.runs.experiment import score
 from classnorm.scoring import fit_calibrated
 from classnorm.training.stored_rows import ShuffledPools
 

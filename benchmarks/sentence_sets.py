@@ -20,9 +20,9 @@ import torch
 from classnorm.data import ZeroShotDataset, load
 from classnorm.data.cub import cub_attribute_names
 from classnorm.data.descriptions import Descriptions, readable_name
-from classnorm.encoders.describing import describe
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.metrics import choose_calibration, side_gzsl_scores
+from classnorm.preparation.describing import describe
 from classnorm.scoring.calibrated import validate
 
 WORDINGS = ("a bird whose {} is {}", "the {} is {}", "it has a {1} {0}", "{1} {0}")

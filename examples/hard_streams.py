@@ -9,12 +9,12 @@ from pathlib import Path
 
 from classnorm.continual import Arrivals, TaskStream, configure, read_image_split
 from classnorm.data import load
-from classnorm.experiments.streams import ContinualExperiment, run_continual
 from classnorm.report.draw import draw
 from classnorm.report.plots import COLORS, Style, png
 from classnorm.report.stream_results import task_curve
 from classnorm.results.artifact import Plot
 from classnorm.results.numbers import mean_text
+from classnorm.runs.streams import ContinualExperiment, run_continual
 
 source, features, split, seeds = sys.argv[1:5] or ("synthetic:classes=40,unseen=10,rows=800", "", "", "1")
 data = load(source, features=features)

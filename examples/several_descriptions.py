@@ -7,8 +7,8 @@ import numpy as np
 from classnorm import fit
 from classnorm.data import load
 from classnorm.data.descriptions import Descriptions
-from classnorm.encoders.describing import describe
 from classnorm.metrics import gzsl_scores
+from classnorm.preparation.describing import describe
 
 # Letters described by their strokes, and by numbers that say nothing about them.
 letters = load("glyphs-light")

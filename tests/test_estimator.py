@@ -20,9 +20,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from classnorm import ClassNormClassifier, Scorer
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ClassNormError, ModelError
-from classnorm.experiments.experiment import Experiment, run
 from classnorm.methods import resolve
 from classnorm.metrics import gzsl_scores
+from classnorm.runs.experiment import Experiment, run
 
 FAST = {"hidden": 32, "epochs": 15, "lr": 3e-3, "validation_splits": 1}
 

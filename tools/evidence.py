@@ -71,7 +71,8 @@ def served(model: Path, features: np.ndarray) -> dict[str, Any]:
     from classnorm.serve import ServeSettings, create_app
 
     found: dict[str, Any] = {}
-    with TestClient(create_app(ServeSettings(models=(model,), state=Path("state"))), base_url="http://127.0.0.1:8000") as client:
+    app = create_app(ServeSettings(models=(model,), state=Path("state")))
+    with TestClient(app, base_url="http://127.0.0.1:8000") as client:
         for path, body in {
             "/predict": {"features": features[:4].tolist(), "top": 3},
             "/explain": {"features": features[:1].tolist()},
@@ -79,13 +80,13 @@ def served(model: Path, features: np.ndarray) -> dict[str, Any]:
             found[f"POST {path}"] = client.post(path, json=body).json()
         for path in ("/health", "/classes", "/model", "/openapi.json"):
             response = client.get(path)
-            found[f"GET {path}"] = without_times(response.json()) if response.status_code == 200 else response.status_code
+            found[f"GET {path}"] = without_times(response.json()) if response.is_success else response.status_code
     return found
 
 
 def evidence() -> dict[str, Any]:
-    found: dict[str, Any] = {"methods": list(METHODS), "strategies": list(STRATEGIES)}
-    for method in METHODS:
+    found: dict[str, Any] = {"methods": sorted(METHODS), "strategies": sorted(STRATEGIES)}
+    for method in sorted(METHODS):
         step = f"train {method}"
         found[step] = answer("train", SMALL, "--method", method, "--validation-splits", "1", "--out", f"runs/{method}")
         print(step, file=sys.stderr)
@@ -133,7 +134,8 @@ def differences(old: Any, new: Any, where: str = "") -> list[str]:
     if isinstance(old, dict) and isinstance(new, dict):
         missing = [f"{where}/{key}: gone" for key in old.keys() - new.keys()]
         missing += [f"{where}/{key}: new" for key in new.keys() - old.keys()]
-        return missing + [d for key in old.keys() & new.keys() for d in differences(old[key], new[key], f"{where}/{key}")]
+        both = old.keys() & new.keys()
+        return missing + [d for key in both for d in differences(old[key], new[key], f"{where}/{key}")]
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         return [d for i, pair in enumerate(zip(old, new, strict=True)) for d in differences(*pair, f"{where}/{i}")]
     return [] if old == new else [f"{where}: {str(old)[:60]} → {str(new)[:60]}"]

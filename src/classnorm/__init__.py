@@ -11,7 +11,7 @@ import os
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from classnorm.late import late_names
+from classnorm.lazy import lazy_names
 
 if TYPE_CHECKING:
     from classnorm.estimator import ClassNormClassifier
@@ -25,4 +25,5 @@ if not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
     os.environ["GOMP_SPINCOUNT"] = "3000"
 
 __version__ = version("classnorm")
-__getattr__ = late_names(__name__, ".scoring", ".estimator")  # PyTorch and scikit-learn
+# They need PyTorch and scikit-learn.
+__getattr__, __dir__ = lazy_names(__name__, {"scoring": "Scorer fit", "estimator": "ClassNormClassifier"})

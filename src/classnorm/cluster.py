@@ -20,10 +20,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from classnorm.errors import ClassNormError, ClusterError, ConfigError
-from classnorm.plugins import LoadedPlugins
+from classnorm.registry import LoadedPlugins
 from classnorm.settings import require
-
-__all__ = ["Cluster"]
 
 _RETRIES = 3  # of a call whose worker died
 _WAITING = 1000  # calls that Ray knows of at a time: enough for any cluster, and quick to look through

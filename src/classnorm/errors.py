@@ -10,20 +10,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = [
-    "ClassNormError",
-    "ClusterError",
-    "ConfigError",
-    "DataError",
-    "DivergedError",
-    "ModelError",
-    "ModelWarning",
-    "OutputError",
-    "TrainingError",
-    "nearest",
-    "unknown_name",
-]
-
 _SHOWN = 30  # known names listed in a message
 
 

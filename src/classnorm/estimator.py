@@ -25,9 +25,9 @@ from classnorm.data.descriptor_tables import (
     joined_classes,
     numbered_table,
 )
-from classnorm.documents import read_json
 from classnorm.errors import ClassNormError, ModelError, ModelWarning
-from classnorm.files import write_json
+from classnorm.io.documents import read_json
+from classnorm.io.files import write_json
 from classnorm.methods import ClassNormConfig, FitContext, FitJob, resolve
 from classnorm.metrics import (
     choose_calibration,
@@ -39,8 +39,6 @@ from classnorm.metrics import (
 )
 from classnorm.scoring import Scorer, fit_calibrated
 from classnorm.training import Device, pick_device
-
-__all__ = ["ClassNormClassifier", "InputError", "TopClasses"]
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]

@@ -9,8 +9,6 @@ from typing import Any
 
 from classnorm.errors import ConfigError
 
-__all__ = ["added_setting", "check_seed", "require", "stored_settings"]
-
 _LARGEST = 1e100  # of any setting
 _LARGEST_SEED = 2**63 - 1
 _AT_MOST = {

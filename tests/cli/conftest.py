@@ -115,7 +115,7 @@ class BagOfWords:
 def bag_of_words(monkeypatch: pytest.MonkeyPatch) -> BagOfWords:
     """Encodes all text from now on, and remembers what it was asked."""
     encoder = BagOfWords("words")
-    monkeypatch.setattr("classnorm.encoders.describing.load_text_encoder", lambda name: encoder)
+    monkeypatch.setattr("classnorm.preparation.describing.load_text_encoder", lambda name: encoder)
     return encoder
 
 

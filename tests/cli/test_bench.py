@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from classnorm.experiments.benchmarks.measures import measured, measures, read_bench
+from classnorm_lab.bench.measures import measured, measures, read_bench
 
 SMALL = ("--quick", "--features-dim", 16, "--repeats", 1, "--threads", 1)
 
@@ -19,7 +19,7 @@ def folder(tmp_path_factory):
 def _no_child_processes(monkeypatch, request):
     """Children that load PyTorch take seconds; the slow test starts them."""
     if "slow" not in request.keywords:
-        monkeypatch.setattr("classnorm.experiments.benchmarks.suite._cpu_seconds", lambda arguments: 0.5)
+        monkeypatch.setattr("classnorm_lab.bench.suite._cpu_seconds", lambda arguments: 0.5)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_tables_and_files(classnorm, tmp_path):
 
 
 def test_a_busy_machine_is_told_on_stderr_and_in_the_document(classnorm, tmp_path, monkeypatch):
-    monkeypatch.setattr("classnorm.experiments.benchmarks.suite.load_average", lambda: 99.0)
+    monkeypatch.setattr("classnorm_lab.bench.suite.load_average", lambda: 99.0)
     outcome = classnorm("bench", *SMALL, "--out", tmp_path, "--json")
     (warning,) = json.loads(outcome.out)["warnings"]
     assert "load average 99.0" in warning

@@ -7,10 +7,9 @@ import pytest
 from classnorm.cli import main
 
 COMMANDS = [
-    *("train", "evaluate", "predict", "explain", "adapt", "add-class", "suggest", "search", "continual", "reproduce"),
-    *("analyze variance", "analyze smoothness", "analyze attributes"),
-    *("report", "extract", "describe", "export", "serve", "bench", "data check", "data convert"),
-    *("data fetch", "data merge", "data synthesize"),
+    *("train", "evaluate", "predict", "explain", "adapt", "add-class", "suggest", "search", "continual", "report"),
+    *("extract", "describe", "export", "serve", "data check", "data convert", "data fetch", "data merge"),
+    *("data synthesize", "reproduce", "analyze variance", "analyze smoothness", "analyze attributes", "bench"),
 ]
 
 

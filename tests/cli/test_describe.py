@@ -13,9 +13,9 @@ import pytest
 from classnorm.data import ZeroShotDataset
 from classnorm.data.descriptions import read_descriptions
 from classnorm.data.table_files import read_descriptors
-from classnorm.encoders import describe
 from classnorm.errors import DataError
 from classnorm.methods import METHODS
+from classnorm.preparation import describe
 
 Command = Callable[..., Any]
 

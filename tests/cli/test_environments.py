@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from classnorm.data import SyntheticConfig, save_bundle, synthetic
-from classnorm.files import locked, replacing, write_text
+from classnorm.io.files import locked, replacing, write_text
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and devices of POSIX")
 CLASSNORM = [sys.executable, "-m", "classnorm"]
@@ -131,7 +131,7 @@ def test_workers_do_not_outlive_a_killed_parent(bundle, tmp_path, moment):
 
 def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path):
     script = (
-        "import os, sys\nfrom pathlib import Path\nfrom classnorm.files import replacing\n"
+        "import os, sys\nfrom pathlib import Path\nfrom classnorm.io.files import replacing\n"
         "with replacing(Path(sys.argv[1])) as temporary:\n    temporary.write_text('half')\n    os._exit(9)\n"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "a.json")], check=False)
@@ -144,7 +144,7 @@ def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path):
 
 def test_processes_with_different_temporary_directories_exclude_each_other(tmp_path):
     script = (
-        "import sys, time\nfrom pathlib import Path\nfrom classnorm.files import locked\n"
+        "import sys, time\nfrom pathlib import Path\nfrom classnorm.io.files import locked\n"
         "for _ in range(30):\n"
         "    with locked(Path(sys.argv[1]) / 'run'), locked(Path(sys.argv[1]) / 'run'):\n"
         "        mark = Path(sys.argv[1]) / 'inside'\n"

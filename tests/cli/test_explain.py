@@ -202,7 +202,8 @@ def test_words_of_single_sentences_are_left_out_in_turn(
     assert explanation["by"] == "leaving out words" and entries[-1]["name"] == "the words together"
     own = {entry["name"]: entry["contribution"] for entry in entries[:-1] if entry["of"] == explanation["class"]}
     scorer = Scorer.load(model, "cpu")
-    from classnorm.encoders import encode_images, recorded_encoder
+    from classnorm.encoders import recorded_encoder
+    from classnorm.preparation import encode_images
     from classnorm.results.run_folder import read_encoder
 
     features, _ = encode_images([shapes / "red_bar" / "0.png"], recorded_encoder(read_encoder(model)))

@@ -18,7 +18,8 @@ import torch
 from PIL import Image
 
 from classnorm.data import load
-from classnorm.encoders import extraction, load_encoder
+from classnorm.encoders import load_encoder
+from classnorm.preparation import extraction
 
 Command = Callable[..., Any]
 Arrays = dict[str, Any]

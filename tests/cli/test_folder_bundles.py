@@ -141,7 +141,7 @@ import torch
 from classnorm.data import SyntheticConfig, load, synthesize
 from classnorm.data import row_store
 from classnorm.methods import FitContext, FitJob, resolve
-from classnorm.experiments.experiment import score
+from classnorm.runs.experiment import score
 from classnorm.scoring import calibrated, fit_calibrated, scorer
 from classnorm.training import stored_rows
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from classnorm.data import SyntheticConfig, save_bundle, synthetic
-from classnorm.escapes import file_name
+from classnorm.io.escapes import file_name
 
 COMMANDS = {
     "train": ["--hidden", 8, "--epochs", 1, "--calibration", "none"],

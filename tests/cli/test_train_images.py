@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from classnorm.data import load
-from classnorm.encoders import encode_images, extraction, frozen_encoder, load_encoder
+from classnorm.encoders import frozen_encoder, load_encoder
+from classnorm.preparation import encode_images, extraction
 
 Command = Callable[..., Any]
 Train = Callable[..., Any]

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import scipy.io
 
-from classnorm.archives import Archive, read_npy
 from classnorm.data import load
 from classnorm.data.matlab import read_mat
 from classnorm.errors import DataError
+from classnorm.io.arrays import Archive, read_npy
 
 
 def npy(array):
@@ -38,7 +38,7 @@ def write_zip(path, members, compression=zipfile.ZIP_STORED):
 
 
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(arrays, tmp_path, monkeypatch):
-    monkeypatch.setattr("classnorm.archives._FREE", 1 << 25)
+    monkeypatch.setattr("classnorm.io.arrays._FREE", 1 << 25)
     members = [(f"{name}.npy", npy(array)) for name, array in arrays.items() if name != "features"]
     path = write_zip(tmp_path / "x.npz", members)
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive, archive.open("features.npy", "w") as file:

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import classnorm.plugins
+import classnorm.registry
 from classnorm import Scorer
-from classnorm.cli import _COMMANDS, main
+from classnorm.cli import commands as known_commands
+from classnorm.cli import main
 from classnorm.continual import STRATEGIES
 from classnorm.encoders import ENCODERS
 from classnorm.methods import METHODS
@@ -68,7 +69,7 @@ def registries(monkeypatch):
     """Plug-ins that a test loads are gone after it."""
     for registry in (METHODS, STRATEGIES, ENCODERS):
         monkeypatch.setattr(registry, "data", dict(registry.data))
-    monkeypatch.setattr(classnorm.plugins, "_SOURCES", {})
+    monkeypatch.setattr(classnorm.registry, "_SOURCES", {})
 
 
 def write_plugins(folder, blocks):
@@ -79,9 +80,9 @@ def write_plugins(folder, blocks):
 
 def split(arguments):
     """The command's class, and its own arguments."""
-    name = next(name for name in _COMMANDS if " ".join(arguments).startswith(f"{name} ") or " ".join(arguments) == name)
-    module, _, kind = _COMMANDS[name][0].partition(":")
-    return getattr(importlib.import_module(f"classnorm.cli.{module}"), kind), name, arguments[len(name.split()) :]
+    name = next(name for name in known_commands() if f"{' '.join(arguments)} ".startswith(f"{name} "))
+    module, _, kind = known_commands()[name][0].partition(":")
+    return getattr(importlib.import_module(module), kind), name, arguments[len(name.split()) :]
 
 
 @pytest.mark.slow
@@ -104,8 +105,8 @@ def test_every_printed_command_has_valid_arguments(printed, blocks, tmp_path, mo
 @cache
 def flags(name, *choice):
     """All flags of a command, with the settings of its method or strategy."""
-    module, _, kind = _COMMANDS[name][0].partition(":")
-    command = getattr(importlib.import_module(f"classnorm.cli.{module}"), kind)
+    module, _, kind = known_commands()[name][0].partition(":")
+    command = getattr(importlib.import_module(module), kind)
     with patch("sys.stdout", new_callable=StringIO) as shown, suppress(SystemExit):
         command.parse([*choice, "--help"], f"classnorm {name}")
     return set(re.findall(r"--[a-z][a-z-]*", shown.getvalue().replace("--no-", "--")))
@@ -120,7 +121,7 @@ def test_flags_in_the_text_exist(pages, monkeypatch):
         text = re.sub(r"^ *```.*?^ *```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
         for span in re.findall(r"`classnorm ((?!COMMAND)[^`]+)`", text):
             words = " ".join(span.split())
-            name = next((name for name in _COMMANDS if re.match(rf"{name}\b", words)), None)
+            name = next((name for name in known_commands() if re.match(rf"{name}\b", words)), None)
             if name is None:
                 wrong.append((page, words))
             elif "--plugin" not in words:  # its settings are those of a file

@@ -10,11 +10,11 @@ import pytest
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.data.descriptions import read_descriptions
 from classnorm.encoders import sentence_sets
-from classnorm.encoders.describing import describe, recorded_text_encoder
 from classnorm.encoders.sentence_sets import SetEncoder
 from classnorm.encoders.text import TextEncoder, load_text_encoder
 from classnorm.errors import ModelError
 from classnorm.methods import METHODS
+from classnorm.preparation.describing import describe, recorded_text_encoder
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_products_of_averages_are_mean_kernels_over_all_pairs(encoder):
 
 
 def test_a_class_that_looks_two_ways_is_like_each_and_not_like_what_is_between(encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr("classnorm.encoders.describing.load_text_encoder", lambda name: encoder)
+    monkeypatch.setattr("classnorm.preparation.describing.load_text_encoder", lambda name: encoder)
     monkeypatch.setattr(SetEncoder, "checksum", "x")
     file = tmp_path / "animals.json"
     file.write_text(json.dumps({"ptarmigan": ["0.0 white", "1.6 brown"], "swan": "0.0 white", "pigeon": "0.8 grey"}))

@@ -17,8 +17,8 @@ from classnorm.cli import main
 from classnorm.data import SyntheticConfig, load, synthetic
 from classnorm.errors import ConfigError
 from classnorm.methods import METHODS
-from classnorm.reproduce import leaderboard
 from classnorm.scoring import Scorer, fit
+from classnorm_lab.paper import leaderboard
 
 pytestmark = pytest.mark.filterwarnings("ignore::classnorm.errors.ModelWarning")  # the models are random
 

@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 
 from classnorm.data import SyntheticConfig, synthetic
-from classnorm.experiments.experiment import Experiment, run
 from classnorm.methods import resolve
 from classnorm.report import by_dataset, group_results, terminal_table, write_report
 from classnorm.report.plots import class_plot, group_styles
 from classnorm.results.run_folder import Result, find_results, write_arrays
+from classnorm.runs.experiment import Experiment, run
 
 
 @pytest.fixture(scope="module")

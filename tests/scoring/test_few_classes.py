@@ -12,9 +12,9 @@ import torch
 from classnorm import ClassNormClassifier, fit
 from classnorm.data import ZeroShotDataset, load
 from classnorm.errors import ModelWarning
-from classnorm.experiments.experiment import Experiment, run
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.methods.kernel import shortest_length
+from classnorm.runs.experiment import Experiment, run
 from classnorm.scoring import fit_calibrated
 
 _FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "few_classes.py"

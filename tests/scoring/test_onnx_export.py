@@ -19,11 +19,11 @@ from classnorm.data import SyntheticConfig, synthetic
 from classnorm.encoders import frozen_encoder
 from classnorm.errors import ConfigError, OutputError
 from classnorm.methods import METHODS
-from classnorm.methods.settings.generative import SoftmaxRowsConfig
 from classnorm.metrics import Calibration
 from classnorm.scoring import Scorer, fit
 from classnorm.scoring import onnx_export as module
 from classnorm.scoring.onnx_export import export_onnx
+from classnorm_lab.rivals.parts.generative import SoftmaxRowsConfig
 
 pytestmark = pytest.mark.slow
 

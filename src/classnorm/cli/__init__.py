@@ -9,43 +9,42 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
 from classnorm.cli.flags import as_flags
 from classnorm.errors import ClassNormError, ConfigError, unknown_name
-from classnorm.escapes import printable
-from classnorm.launch import launch
+from classnorm.io.escapes import printable
+from classnorm.registry import not_installed, plugin_tables
+from classnorm.training.launch import launch
 
 __all__ = ["main"]
 
-_COMMANDS = {
-    "train": ("train:Train", "train and score a model"),
-    "evaluate": ("evaluate:Evaluate", "score a saved model on a dataset"),
-    "predict": ("predict:Predict", "classify images or features, also into new classes"),
-    "explain": ("explain:Explain", "say which attributes speak for an answer"),
-    "adapt": ("adapt:Adapt", "learn from a few labelled or from unlabelled pictures"),
-    "add-class": ("add_class:AddClass", "add classes to a model for good"),
-    "suggest": ("suggest:Suggest", "say which pictures to label, which classes to describe better"),
-    "search": ("search:Search", "choose hyperparameters on validation classes"),
-    "continual": ("continual:Continual", "learn a stream of classes, task by task"),
-    "reproduce": ("reproduce:Reproduce", "regenerate tables and figures of the paper"),
-    "analyze variance": ("analyze:Variance", "measure the variance of the logits"),
-    "analyze smoothness": ("analyze:Smoothness", "measure the smoothness of the loss surface"),
-    "analyze attributes": ("analyze:Attributes", "test if class descriptors are normal and independent"),
-    "report": ("report:Report", "compare runs in tables, plots and an HTML page"),
-    "extract": ("extract:Extract", "turn images into features"),
-    "describe": ("describe:Describe", "turn names, sentences or attributes into descriptors"),
-    "export": ("export:Export", "write a model as ONNX"),
-    "serve": ("serve:Serve", "serve a page and an HTTP API for models"),
-    "bench": ("bench:Bench", "measure the speed on this machine"),
-    "data check": ("data_check:DataCheck", "inspect a dataset"),
-    "data convert": ("data_convert:DataConvert", "convert between GBU folders, .npz and folder bundles"),
-    "data fetch": ("data_fetch:DataFetch", "download a public dataset"),
-    "data merge": ("data_merge:DataMerge", "join the parts of an extraction"),
-    "data synthesize": ("data_synthesize:DataSynthesize", "write a synthetic dataset of any size"),
+_OWN = {
+    "train": ("classnorm.cli.train:Train", "train and score a model"),
+    "evaluate": ("classnorm.cli.evaluate:Evaluate", "score a saved model on a dataset"),
+    "predict": ("classnorm.cli.predict:Predict", "classify images or features, also into new classes"),
+    "explain": ("classnorm.cli.explain:Explain", "say which attributes speak for an answer"),
+    "adapt": ("classnorm.cli.adapt:Adapt", "learn from a few labelled or from unlabelled pictures"),
+    "add-class": ("classnorm.cli.add_class:AddClass", "add classes to a model for good"),
+    "suggest": ("classnorm.cli.suggest:Suggest", "say which pictures to label, which classes to describe better"),
+    "search": ("classnorm.cli.search:Search", "choose hyperparameters on validation classes"),
+    "continual": ("classnorm.cli.continual:Continual", "learn a stream of classes, task by task"),
+    "report": ("classnorm.cli.report:Report", "compare runs in tables, plots and an HTML page"),
+    "extract": ("classnorm.cli.extract:Extract", "turn images into features"),
+    "describe": ("classnorm.cli.describe:Describe", "turn names, sentences or attributes into descriptors"),
+    "export": ("classnorm.cli.export:Export", "write a model as ONNX"),
+    "serve": ("classnorm.cli.serve:Serve", "serve a page and an HTTP API for models"),
+    "data check": ("classnorm.cli.data_check:DataCheck", "inspect a dataset"),
+    "data convert": ("classnorm.cli.data_convert:DataConvert", "convert between GBU folders, .npz and folder bundles"),
+    "data fetch": ("classnorm.cli.data_fetch:DataFetch", "download a public dataset"),
+    "data merge": ("classnorm.cli.data_merge:DataMerge", "join the parts of an extraction"),
+    "data synthesize": ("classnorm.cli.data_synthesize:DataSynthesize", "write a synthetic dataset of any size"),
 }
+
+Commands = Mapping[str, tuple[str, str]]
+"""Name → "module:class" and what it does. An entry point of the group `classnorm.commands` names such a table."""
 
 _HELP = """classnorm: recognise classes that have a description but no training image.
 
@@ -144,36 +143,42 @@ def _report(message: str) -> None:
     print(f"classnorm: {printable(message)}".encode(errors="backslashreplace").decode(), file=sys.stderr)
 
 
+def commands() -> Commands:
+    """The library's commands, and those of plug-ins."""
+    return {**_OWN, **{name: entry for table in plugin_tables("classnorm.commands") for name, entry in table.items()}}
+
+
 def _dispatch(arguments: list[str]) -> None:
     try:
         Path.cwd()
     except FileNotFoundError:
         raise ConfigError("the working directory has been deleted; change to another one") from None
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(_HELP.format(commands=_listing(_COMMANDS)), end="")
+        print(_HELP.format(commands=_listing(commands())), end="")
         return
     if arguments[0] in ("-V", "--version"):
         from importlib.metadata import version
 
         print(f"classnorm {version('classnorm')}")
         return
-    family = [name for name in _COMMANDS if name.startswith(f"{arguments[0]} ")]
+    known = _OWN if arguments[0] in _OWN else commands()
+    family = {name: entry for name, entry in known.items() if name.startswith(f"{arguments[0]} ")}
     length = 2 if family else 1
     name, rest = " ".join(arguments[:length]), arguments[length:]
     if family and name.removeprefix(arguments[0]).strip() in ("", "-h", "--help"):
         print(f"usage: classnorm {arguments[0]} COMMAND --help\n\ncommands:\n{_listing(family)}")
         return
-    if name not in _COMMANDS:
-        raise unknown_name("command", name, _COMMANDS)
+    if name not in known:
+        raise unknown_name("command", name, known, not_installed("classnorm.commands"))
     if launch().count > 1 and name != "train":
         raise ConfigError(f"classnorm {name} runs in one process; run it without torchrun")
-    module, _, command = _COMMANDS[name][0].partition(":")
-    parsed = getattr(importlib.import_module(f"classnorm.cli.{module}"), command).parse(rest, f"classnorm {name}")
+    module, _, command = known[name][0].partition(":")
+    parsed = getattr(importlib.import_module(module), command).parse(rest, f"classnorm {name}")
     from classnorm.cli.console import guarded_output
 
     with guarded_output():
         parsed.run()
 
 
-def _listing(names: Iterable[str]) -> str:
-    return "\n".join(f"  {name:20s}{_COMMANDS[name][1]}" for name in names)
+def _listing(known: Commands) -> str:
+    return "\n".join(f"  {name:20s}{summary}" for name, (_, summary) in known.items())

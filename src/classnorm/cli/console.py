@@ -16,10 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 
 from classnorm.cli.flags import as_flags
-from classnorm.escapes import printable
+from classnorm.io.escapes import printable
 from classnorm.progress import Announce, OnProgress, Progress
-
-__all__ = ["counted", "guarded_output", "notice", "print_json", "print_table", "progress_display", "stage_progress"]
 
 _SECONDS_BETWEEN_LINES = 5.0
 

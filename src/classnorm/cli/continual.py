@@ -20,11 +20,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.data.descriptions import with_descriptors
 from classnorm.encoders import check_encoder
 from classnorm.errors import ConfigError
-from classnorm.escapes import file_name
-from classnorm.experiments.engine import Engine
-from classnorm.experiments.experiment import dataset_record
-from classnorm.experiments.streams import ContinualExperiment, ImageMode, run_continual
-from classnorm.experiments.validation_sequence import Chosen, GridName, Selection, named_grid, validated
+from classnorm.io.escapes import file_name
 from classnorm.report import (
     STREAM_COSTS,
     STREAM_SCORES,
@@ -37,6 +33,10 @@ from classnorm.report import (
 )
 from classnorm.results.numbers import json_number, mean, std
 from classnorm.results.run_folder import Result
+from classnorm.runs.engine import Engine
+from classnorm.runs.experiment import dataset_record
+from classnorm.runs.streams import ContinualExperiment, ImageMode, run_continual
+from classnorm.runs.validation_sequence import Chosen, GridName, Selection, named_grid, validated
 from classnorm.training import pick_device
 
 
@@ -160,7 +160,7 @@ class Continual(SettingsCommand):
 
     def _plan(self, experiments: Sequence[ContinualExperiment]) -> None:
         """Say how long the runs will take, without a validation sequence."""
-        from classnorm.experiments.image_plan import plan_images
+        from classnorm.runs.image_plan import plan_images
 
         first = experiments[0]
         assert first.images is not None and isinstance(first.config, ContinualConfig)

@@ -11,7 +11,7 @@ from rich.text import Text
 from classnorm.cli.console import print_json, print_table, stage_progress
 from classnorm.cli.flags import as_flags
 from classnorm.cli.options import Command, DataArgument, DataOptions, OutputOptions
-from classnorm.inspection import Inspection, RowPair, Spread, inspect_dataset, search_cost
+from classnorm.data.inspection import Inspection, RowPair, Spread, inspect_dataset, search_cost
 from classnorm.results.numbers import number_text
 
 _LONG = 5e11  # operations: about ten seconds on one core

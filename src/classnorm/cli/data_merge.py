@@ -10,7 +10,7 @@ import tyro
 
 from classnorm.cli.console import notice, print_json, stage_progress
 from classnorm.cli.options import Command, OutputOptions
-from classnorm.encoders.merging import merge
+from classnorm.preparation.merging import merge
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from classnorm.cli.console import counted, notice, print_json
 from classnorm.cli.options import Command, OutputOptions, Templates, optional
 from classnorm.data.descriptions import read_descriptions
 from classnorm.data.table_files import descriptor_writer
-from classnorm.encoders.describing import describe, join
+from classnorm.preparation.describing import describe, join
 
 
 @dataclass(frozen=True, kw_only=True)

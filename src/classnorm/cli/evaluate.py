@@ -19,12 +19,12 @@ from classnorm.data.folder import is_folder_bundle
 from classnorm.data.image_table import ImageTable
 from classnorm.data.images import find_images
 from classnorm.errors import DataError
-from classnorm.experiments.experiment import dataset_record
 from classnorm.metrics import Calibration, SideScores, side_gzsl_scores, side_predictions
 from classnorm.report import SCORES, rich_table
 from classnorm.results.artifact import Table
 from classnorm.results.numbers import json_number, number_text
 from classnorm.results.run_folder import model_files
+from classnorm.runs.experiment import dataset_record
 
 if TYPE_CHECKING:
     from classnorm.scoring import Scorer

@@ -14,9 +14,9 @@ from classnorm.cli.model_inputs import InputOptions, Inputs, InputsArgument
 from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive, optional
 from classnorm.data.attribute_names import TEXT, check_attribute_names, read_attribute_names
 from classnorm.data.descriptions import match_names, read_descriptions, readable_name
-from classnorm.encoders.describing import framed_vectors, recorded_text_encoder
 from classnorm.errors import ConfigError, DataError
-from classnorm.files import replacing
+from classnorm.io.files import replacing
+from classnorm.preparation.describing import framed_vectors, recorded_text_encoder
 from classnorm.results.run_folder import model_files
 
 if TYPE_CHECKING:

@@ -22,14 +22,14 @@ from classnorm.data.image_table import ImageTable
 from classnorm.data.images import is_unlabelled, unlabelled_images
 from classnorm.data.row_store import DType
 from classnorm.encoders import Encoder, check_encoder
-from classnorm.encoders.part import PartOf
-from classnorm.encoders.preparation import features_key, refreshed, with_split
 from classnorm.errors import ConfigError
-from classnorm.files import locked
+from classnorm.io.files import locked
+from classnorm.preparation.dataset import features_key, refreshed, with_split
+from classnorm.preparation.part import PartOf
 from classnorm.training import pick_device
 
 if TYPE_CHECKING:
-    from classnorm.encoders import Extraction
+    from classnorm.preparation import Extraction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ class Extract(Command):
         if self.maps:
             encoder = encoder.with_maps()
         dtype = self.dtype or ("float16" if self.maps else "float32")
-        from classnorm.encoders import extract_features, extract_folder
+        from classnorm.preparation import extract_features, extract_folder
 
         extract: Callable[..., Extraction] = extract_features
         if self.out.suffix != ".npz":
@@ -149,7 +149,7 @@ class Extract(Command):
         """Whether the bundle has the features already, perhaps with another split; then only the rest is written."""
         if not refreshed(table, features_key(table, encoder), self.out, finish, self.image.strict, self.out):
             return False
-        from classnorm.encoders import Extraction
+        from classnorm.preparation import Extraction
 
         data = load_bundle(self.out)
         notice(f"using the features of {data.n_rows} images in {self.out}", quiet=self.output.quiet)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["as_flags"]
-
 _SETTING = re.compile(r"`([a-z][a-z0-9_]*)(?:=([^`]+))?`")
 _QUOTES = "\"'"
 

@@ -15,11 +15,9 @@ from classnorm.cli.options import DataOptions, Flag, Templates, optional
 from classnorm.data.image_table import ImageTable
 from classnorm.data.images import find_images
 from classnorm.encoders import Encoder, check_encoder, frozen_encoder
-from classnorm.encoders.preparation import Prepared, described, joined_to, prepare
-from classnorm.escapes import file_name
+from classnorm.io.escapes import file_name
+from classnorm.preparation.dataset import Prepared, described, joined_to, prepare
 from classnorm.training import Device, pick_device
-
-__all__ = ["ImageOptions", "notice_skipped"]
 
 _SHOWN = 20  # skipped images that are named on stderr; JSON has all
 

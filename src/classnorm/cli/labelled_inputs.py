@@ -13,8 +13,6 @@ from classnorm.data.images import find_images
 from classnorm.data.table_files import read_features
 from classnorm.errors import DataError
 
-__all__ = ["LabelledInputs", "read_examples"]
-
 _WITHOUT_LABELS = (".npy", ".mat", ".parquet")  # features
 
 

@@ -23,8 +23,6 @@ from classnorm.errors import ConfigError, DataError
 from classnorm.results.run_folder import encoder_file, read_encoder
 from classnorm.training import pick_device
 
-__all__ = ["InputOptions", "Inputs", "InputsArgument"]
-
 _INPUTS = (
     "Images, folders or .csv files with a column path; or one file of features: .npy, .npz, .mat, .csv, .parquet, "
     "a bundle."
@@ -107,7 +105,7 @@ class InputOptions:
 
     def encode(self, model: Path, images: dict[str, Path], where: str, quiet: bool) -> Inputs:
         """Names and features of the images that can be read; a notice names the others."""
-        from classnorm.encoders import encode_images
+        from classnorm.preparation import encode_images
 
         encoder = self._encoder(model)
         with stage_progress("extract", quiet) as progress:

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 from classnorm.cli.console import counted, notice
 from classnorm.data.descriptions import Descriptions, read_descriptions
 from classnorm.data.table_files import descriptor_columns, read_descriptors
-from classnorm.encoders.describing import describe, recorded_text_encoder
 from classnorm.errors import DataError
+from classnorm.preparation.describing import describe, recorded_text_encoder
 
 if TYPE_CHECKING:
     from classnorm.scoring import Scorer
-
-__all__ = ["with_new_classes"]
 
 
 def with_new_classes(scorer: Scorer, path: Path, quiet: bool) -> Scorer:

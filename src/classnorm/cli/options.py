@@ -7,7 +7,7 @@ import inspect
 import itertools
 import shlex
 import typing
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -20,22 +20,7 @@ from classnorm.cli.usage_errors import one_line_errors
 from classnorm.data import AttributesKey, ZeroShotDataset, load
 from classnorm.data.row_store import MEMORY
 from classnorm.errors import ConfigError, unknown_name
-from classnorm.plugins import load_plugin
-
-__all__ = [
-    "Command",
-    "DataArgument",
-    "DataOptions",
-    "Flag",
-    "MethodCommand",
-    "ModelArgument",
-    "OutputOptions",
-    "SettingsCommand",
-    "Templates",
-    "check_positive",
-    "check_share",
-    "optional",
-]
+from classnorm.registry import Registry, load_plugin
 
 
 def optional(metavar: str, help: str | None = None) -> Any:
@@ -133,7 +118,7 @@ class SettingsCommand(Command):
         arguments: Sequence[str],
         program: str,
         flag: str,
-        names: Collection[str],
+        names: Registry[Any],
         config_of: Callable[[str], type[Any]],
         **fields: Any,
     ) -> Self:
@@ -142,7 +127,7 @@ class SettingsCommand(Command):
         if name not in names:
             raise unknown_name(flag, name, names)
         config = config_of(name)
-        _check_settings(cls, arguments, f"{flag} {name}", config, map(config_of, names))
+        _check_settings(cls, arguments, f"{flag} {name}", config, map(config_of, names.own))
         help_text = f"One of {', '.join(names)}. For the settings of another {flag}: {program} --{flag} NAME --help."
         fields |= {flag: _name_hint(help_text), "settings": _optional_settings(config)}
         fields["command_line"] = tyro.conf.Suppress[tyro.conf.Fixed[str]]
@@ -212,7 +197,7 @@ def _check_settings(
     unknown = names - settings - flags
     if not unknown:  # spares the others' settings, which take time to load
         return
-    for setting in unknown & set().union(*map(_field_names, others)):
+    for setting in next((found for other in others if (found := unknown & _field_names(other))), ()):
         raise ConfigError(f"{owner} has no setting {setting}; leave out --{setting.replace('_', '-')}")
 
 

@@ -19,8 +19,8 @@ from classnorm.cli.new_classes import with_new_classes
 from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive, check_share, optional
 from classnorm.data.row_store import RowStore, row_blocks
 from classnorm.errors import ConfigError
-from classnorm.escapes import csv_cells
-from classnorm.files import replacing, write_json
+from classnorm.io.escapes import csv_cells
+from classnorm.io.files import replacing, write_json
 from classnorm.results.run_folder import model_files
 
 if TYPE_CHECKING:

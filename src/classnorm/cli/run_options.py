@@ -20,8 +20,6 @@ from classnorm.training import Device
 
 _MOST_SEEDS = 10_000
 
-__all__ = ["DeviceOption", "RunOptions", "mean_and_std", "run_records"]
-
 DeviceOption = Annotated[Device, tyro.conf.arg(help="Where to compute; auto prefers CUDA, then MPS, then the CPU.")]
 
 

@@ -11,11 +11,8 @@ from classnorm.cli.console import print_json, print_table, stage_progress
 from classnorm.cli.options import DataArgument, DataOptions, MethodCommand, OutputOptions, check_positive, optional
 from classnorm.cli.run_options import mean_and_std, run_records
 from classnorm.errors import TrainingError
-from classnorm.escapes import file_name
-from classnorm.experiments.engine import Engine, run_tasks
-from classnorm.experiments.experiment import Experiment, dataset_record
-from classnorm.experiments.search import SearchConfig, Trial, search, trials_csv, write_recipe
-from classnorm.files import replacing, write_text
+from classnorm.io.escapes import file_name
+from classnorm.io.files import replacing, write_text
 from classnorm.methods import MethodConfig, Space, method_named, resolve
 from classnorm.methods.space import parse_space
 from classnorm.report import group_results, rich_table, terminal_table
@@ -24,6 +21,9 @@ from classnorm.report.search_plot import parallel_coordinates
 from classnorm.results.artifact import Table
 from classnorm.results.numbers import number_text
 from classnorm.results.run_folder import Result
+from classnorm.runs.engine import Engine, run_tasks
+from classnorm.runs.experiment import Experiment, dataset_record
+from classnorm.runs.search import SearchConfig, Trial, search, trials_csv, write_recipe
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,13 +14,13 @@ from classnorm.cli.image_options import ImageOptions
 from classnorm.cli.options import DataArgument, DataOptions, MethodCommand, OutputOptions, optional
 from classnorm.cli.run_options import RunOptions, mean_and_std, run_records
 from classnorm.data import ZeroShotDataset
-from classnorm.encoders.preparation import Prepared
 from classnorm.errors import ConfigError
-from classnorm.escapes import file_name
-from classnorm.experiments.experiment import Experiment, dataset_record, run
+from classnorm.io.escapes import file_name
 from classnorm.methods import check_parallel, resolve
+from classnorm.preparation.dataset import Prepared
 from classnorm.report import group_results, terminal_table, write_report
 from classnorm.results.run_folder import Result
+from classnorm.runs.experiment import Experiment, dataset_record, run
 from classnorm.training import Device, Precision, Processes, joined, pick_device, precision_notice
 
 _RECORDED = ("seed", "scores", "calibration", "validation", "train_seconds", "fit_seconds")  # of a run, in JSON

@@ -11,8 +11,6 @@ from contextlib import contextmanager, redirect_stderr
 
 from classnorm.errors import ConfigError
 
-__all__ = ["one_line_errors"]
-
 _BAD_VALUE = re.compile(r"Error parsing (\S+): .*?(?:from \[(.*)\]|: ('.*'))\.?$")
 
 

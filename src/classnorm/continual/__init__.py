@@ -10,7 +10,7 @@ from classnorm.continual.grid import Grid
 from classnorm.continual.strategies import STRATEGIES, configure
 from classnorm.continual.stream import TaskStream
 from classnorm.data.images import read_image_split
-from classnorm.late import late_names
+from classnorm.lazy import lazy_names
 
 if TYPE_CHECKING:
     from classnorm.continual.inputs import FeatureInputs, Inputs
@@ -35,4 +35,12 @@ __all__ = [
     "run_stream",
 ]
 
-__getattr__ = late_names(__name__, ".strategies.strategy", ".inputs", ".model", ".runner")  # they need PyTorch
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "inputs": "FeatureInputs Inputs",
+        "model": "Learner",
+        "runner": "StreamResult run_stream",
+        "strategies.strategy": "Strategy",
+    },
+)  # they need PyTorch

@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from classnorm.settings import require
 
-__all__ = ["PLAIN", "Arrivals"]
-
 IntArray = npt.NDArray[np.int64]
 
 

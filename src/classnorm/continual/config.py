@@ -9,8 +9,6 @@ from classnorm.nn import Distribution
 from classnorm.settings import added_setting, require, stored_settings
 from classnorm.training import TrainingConfig
 
-__all__ = ["ContinualConfig", "SolvedConfig", "StreamConfig"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class StreamConfig:

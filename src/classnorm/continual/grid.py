@@ -7,8 +7,6 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["Grid"]
-
 
 @dataclass(frozen=True)
 class Grid:

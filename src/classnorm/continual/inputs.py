@@ -10,8 +10,6 @@ from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
 
-__all__ = ["AugmentedInputs", "CountedInputs", "FeatureInputs", "Inputs"]
-
 
 class Inputs(Protocol):
     """The input of every row of a dataset."""

@@ -9,10 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from classnorm.continual.config import ContinualConfig
-from classnorm.methods.parts.episode import prototypes_of
 from classnorm.nn import AttributeEmbedder, cosine_logits
-
-__all__ = ["Learner"]
 
 
 class Learner(nn.Module):
@@ -50,7 +47,7 @@ class Learner(nn.Module):
         if classes is None:
             prototypes: Tensor = self.embedder(descriptors)
             return prototypes
-        return prototypes_of(self.embedder, descriptors, classes)
+        return self.embedder.prototypes_of(descriptors, classes)
 
     def forward(self, inputs: Tensor, descriptors: Tensor, classes: Tensor) -> Tensor:
         """Logits of some classes: [b, …], [n_classes, d_a], [k] → [b, k]."""

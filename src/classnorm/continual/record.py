@@ -15,12 +15,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from classnorm.archives import read_npy, write_npy
 from classnorm.errors import ConfigError, DataError, ModelError
-from classnorm.files import replacing
+from classnorm.io.arrays import read_npy, write_npy
+from classnorm.io.files import replacing
 from classnorm.training.checkpoint import tensors_checksum
-
-__all__ = ["Record", "add_prefix", "load_record", "save_record", "strip_prefix"]
 
 
 @dataclass

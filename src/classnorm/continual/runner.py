@@ -23,8 +23,6 @@ from classnorm.continual.stream import TaskStream
 from classnorm.errors import ConfigError, DivergedError
 from classnorm.progress import OnProgress, Progress
 
-__all__ = ["StreamResult", "configure", "run_stream"]
-
 _BATCH = 128  # rows scored at once, which bounds the memory that an encoder of images needs
 _FEATURE_BATCH = 1024  # the same where the inputs are features
 

@@ -13,13 +13,11 @@ import numpy.typing as npt
 
 from classnorm.continual.arrivals import PLAIN, Arrivals
 from classnorm.data import ZeroShotDataset
-from classnorm.data.dataset import IntArray
+from classnorm.data.row_store import IntArray
 from classnorm.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = ["TaskStream"]
 
 _PRESETS = {"CUB": 10, "SUN": 15}  # 10 × 20 classes; 3 × 47, then 12 × 48
 _DEFAULT_TASKS = 10

@@ -10,16 +10,6 @@ from typing import Any
 
 from classnorm.errors import DataError, nearest
 
-__all__ = [
-    "TEXT",
-    "attribute_order",
-    "attributes_of_columns",
-    "check_attribute_names",
-    "find_attribute_names",
-    "read_attribute_names",
-    "readable_attribute",
-]
-
 TEXT = "the text"
 """Name of all dimensions of an encoded text, which mean nothing one by one."""
 

@@ -10,23 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.archives import Archive
-from classnorm.data.dataset import FloatArray, ZeroShotDataset, converted_blocks
+from classnorm.data.dataset import ZeroShotDataset, converted_blocks
 from classnorm.data.image_table import ImageTable
-from classnorm.data.row_store import DType, Features
+from classnorm.data.row_store import DType, Features, FloatArray
 from classnorm.errors import DataError
-from classnorm.files import replacing
-
-__all__ = [
-    "dataset_of",
-    "load_bundle",
-    "provenance_of",
-    "read_npz",
-    "read_table",
-    "save_bundle",
-    "texts",
-    "write_bundle",
-]
+from classnorm.io.arrays import Archive
+from classnorm.io.files import replacing
 
 _KEYS = ("labels", "descriptors", "class_names", "train_idx", "test_seen_idx", "test_unseen_idx")
 _OPTIONAL = ("name", "image_files", "is_train", "provenance", "attribute_names")

@@ -11,8 +11,6 @@ from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.image_table import ImageTable
 from classnorm.errors import DataError
 
-__all__ = ["cub_attribute_names", "read_cub", "read_cub_classes", "read_cub_split"]
-
 
 def read_cub(root: Path) -> ImageTable:
     """Read the images of CUB's folder with their classes, and the split and attributes if present."""

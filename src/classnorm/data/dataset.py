@@ -20,21 +20,6 @@ from classnorm.data.gbu_benchmarks import recognise
 from classnorm.data.row_store import Features, FloatArray, IntArray, RowStore, RowView, row_blocks
 from classnorm.errors import DataError
 
-__all__ = [
-    "TEXT_PROVENANCE",
-    "FloatArray",
-    "IntArray",
-    "Split",
-    "ZeroShotDataset",
-    "check_array",
-    "check_descriptors",
-    "check_distinct",
-    "check_features",
-    "check_integers",
-    "converted_blocks",
-    "row_chunks",
-]
-
 TEXT_PROVENANCE = ("text_encoder", "templates", "joined")
 """Keys of the provenance that say how descriptors were made from text."""
 

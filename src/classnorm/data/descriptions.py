@@ -30,16 +30,6 @@ from classnorm.data.table_files import (
 from classnorm.data.xlsa17 import read_splits
 from classnorm.errors import DataError, nearest
 
-__all__ = [
-    "Descriptions",
-    "lookalike",
-    "match_names",
-    "read_descriptions",
-    "readable_name",
-    "respelled",
-    "with_descriptors",
-]
-
 _NAME_COLUMNS = ("name", "class", "class_name", "classname", "label", "species", "category")
 _SUFFIXES = (".txt", ".csv", ".parquet", ".json", ".npz", ".npy")
 _PROVENANCE = (

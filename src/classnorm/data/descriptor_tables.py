@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from classnorm.errors import DataError
 
-__all__ = ["aligned", "column_names", "descriptor_table", "is_frame", "joined_classes", "numbered_table"]
-
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 

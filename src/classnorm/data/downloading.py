@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 from urllib.parse import urlsplit
 
-from classnorm.documents import read_json
 from classnorm.errors import ClassNormError, DataError
-from classnorm.files import write_json
+from classnorm.io.documents import read_json
+from classnorm.io.files import write_json
 from classnorm.progress import OnProgress, Progress
-
-__all__ = ["download", "shown_host"]
 
 _CONNECT, _STALL = 10.0, 30.0  # seconds to wait for a connection, and for the next bytes
 _TRIES = 3  # in a row that bring no byte

@@ -11,12 +11,10 @@ from typing import NotRequired, TypedDict
 
 from classnorm.data.downloading import download, shown_host
 from classnorm.data.unpacking import unpack
-from classnorm.documents import Count, read_json
 from classnorm.errors import DataError, OutputError, unknown_name
-from classnorm.files import cache_folder, locked, make_folder, write_json
+from classnorm.io.documents import Count, read_json
+from classnorm.io.files import cache_folder, locked, make_folder, write_json
 from classnorm.progress import Announce, OnProgress
-
-__all__ = ["SOURCES", "Fetched", "Source", "fetch"]
 
 _MARKER = "fetched.json"
 _GB = 1 << 30

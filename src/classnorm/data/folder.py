@@ -15,27 +15,15 @@ from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
-from classnorm.archives import read_npy
 from classnorm.data.bundle import dataset_of, read_table, write_bundle
 from classnorm.data.dataset import ZeroShotDataset, check_array, converted_blocks
 from classnorm.data.image_table import ImageTable
 from classnorm.data.row_store import MEMORY, DType, FloatArray, RowStore, open_shard
-from classnorm.documents import Count, Positive, check_shape, read_json
 from classnorm.errors import DataError, OutputError
-from classnorm.files import make_folder, replacing, write_json
+from classnorm.io.arrays import read_npy
+from classnorm.io.documents import Count, Positive, check_shape, read_json
+from classnorm.io.files import make_folder, replacing, write_json
 from classnorm.progress import OnProgress, Progress
-
-__all__ = [
-    "TABLE",
-    "FolderWriter",
-    "is_folder_bundle",
-    "load_folder",
-    "read_manifest",
-    "read_store",
-    "save_folder",
-    "shard_ranges",
-    "shards_of",
-]
 
 MANIFEST = "dataset.json"
 TABLE = "table.npz"

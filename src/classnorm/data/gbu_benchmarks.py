@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-__all__ = ["recognise"]
-
 # SHA-256 (first 16 digits) of the sorted class names. AwA1 and AwA2 have the same classes but different rows.
 _BENCHMARKS = {
     "839cf39f663841e7": "CUB",

@@ -14,8 +14,6 @@ from classnorm.data import glyphs
 from classnorm.data.image_formats import displayed
 from classnorm.errors import DataError
 
-__all__ = ["LINES", "features", "letter"]
-
 LINES = {"ascender": 0.253, "capital": 0.273, "small": 0.390, "baseline": 0.740, "descender": 0.891}
 """Heights of the lines of a canvas from its top, as a share of its side: those of the fonts in the images."""
 

@@ -26,25 +26,11 @@ import PIL
 from PIL import Image, ImageDraw, ImageFont
 from PIL import features as pillow_features
 
-from classnorm.archives import write_npy
-from classnorm.data.dataset import IntArray, Split, ZeroShotDataset
+from classnorm.data.dataset import Split, ZeroShotDataset
+from classnorm.data.row_store import IntArray
 from classnorm.errors import DataError, unknown_name
-from classnorm.files import cache_folder, replacing, write_json
-
-__all__ = [
-    "NAMES",
-    "PRESETS",
-    "VERSION",
-    "Preset",
-    "attribute_names",
-    "attributes",
-    "character",
-    "hog",
-    "load",
-    "parts",
-    "picture",
-    "written",
-]
+from classnorm.io.arrays import write_npy
+from classnorm.io.files import cache_folder, replacing, write_json
 
 VERSION = "2"  # increment whenever the rows of a preset change
 

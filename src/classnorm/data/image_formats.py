@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-__all__ = ["SUFFIXES", "displayed", "reason_to_refuse", "register_heif"]
-
 _HEIF = frozenset({".heic", ".heif"})
 _RAW = frozenset(
     {".arw", ".cr2", ".cr3", ".dng", ".nef", ".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".srw"}

@@ -11,10 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.dataset import TEXT_PROVENANCE, IntArray, Split, ZeroShotDataset
+from classnorm.data.dataset import TEXT_PROVENANCE, Split, ZeroShotDataset
+from classnorm.data.row_store import IntArray
 from classnorm.errors import DataError
-
-__all__ = ["ImageTable", "Images", "folder_and_file"]
 
 _KEPT = ("attributes", "split", *TEXT_PROVENANCE)  # provenance of the descriptors and the split of a dataset
 

@@ -20,24 +20,12 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from classnorm.data import glyphs
 from classnorm.data.cub import read_cub, read_cub_split
-from classnorm.data.dataset import IntArray, Split
+from classnorm.data.dataset import Split
 from classnorm.data.image_formats import SUFFIXES, displayed, reason_to_refuse, register_heif
 from classnorm.data.image_table import Images, ImageTable, folder_and_file
+from classnorm.data.row_store import IntArray
 from classnorm.data.table_files import csv_lines
 from classnorm.errors import DataError
-
-__all__ = [
-    "class_folders",
-    "files_below",
-    "find_images",
-    "image_signature",
-    "is_unlabelled",
-    "list_images",
-    "open_image",
-    "read_image_split",
-    "read_images",
-    "unlabelled_images",
-]
 
 _FORMATS = ("JPEG", "MPO", "PNG", "BMP", "DIB", "GIF", "TIFF", "WEBP", "PPM", "AVIF", "HEIF")
 _LARGE_PIXELS = 1 << 25

@@ -17,10 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.archives import check_regular, check_unpacked
 from classnorm.errors import DataError
-
-__all__ = ["read_mat"]
+from classnorm.io.arrays import check_regular, check_unpacked
 
 Variable: TypeAlias = npt.NDArray[Any] | list[Any] | str
 """Numbers, the cells of a cell array, or a text."""

@@ -18,10 +18,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.archives import read_header
 from classnorm.errors import DataError
-
-__all__ = ["MEMORY", "DType", "Features", "RowStore", "RowView", "open_shard", "read_ahead", "row_blocks"]
+from classnorm.io.arrays import read_header
 
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.int64]

@@ -11,8 +11,6 @@ from classnorm.data.dataset import Split, ZeroShotDataset
 from classnorm.data.gbu_benchmarks import recognise
 from classnorm.data.xlsa17 import AttributesKey, read_splits
 
-__all__ = ["simulate"]
-
 _UNSEEN = {"SUN": 72, "CUB": 50, "AWA1": 10, "AWA2": 10, "APY": 12}
 
 

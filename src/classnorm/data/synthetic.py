@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from classnorm.data.dataset import FloatArray, IntArray, Split, ZeroShotDataset
+from classnorm.data.dataset import Split, ZeroShotDataset
 from classnorm.data.folder import FolderWriter, shard_ranges
 from classnorm.data.image_table import ImageTable
-from classnorm.data.row_store import DType
+from classnorm.data.row_store import DType, FloatArray, IntArray
 from classnorm.errors import ConfigError, unknown_name
-from classnorm.files import digest
+from classnorm.io.files import digest
 from classnorm.progress import OnProgress, Progress
 from classnorm.settings import check_seed
-
-__all__ = ["SyntheticConfig", "synthesize", "synthetic"]
 
 _PIECE = 4096  # rows drawn at a time
 

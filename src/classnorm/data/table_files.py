@@ -14,29 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.archives import read_npy
 from classnorm.data.bundle import read_npz, texts
-from classnorm.data.dataset import FloatArray, check_array, check_distinct
+from classnorm.data.dataset import check_array, check_distinct
 from classnorm.data.matlab import read_mat
-from classnorm.documents import read_regular
+from classnorm.data.row_store import FloatArray
 from classnorm.errors import DataError
-from classnorm.files import replacing, write_json
-
-__all__ = [
-    "csv_lines",
-    "csv_rows",
-    "descriptor_columns",
-    "descriptor_writer",
-    "is_header",
-    "is_number",
-    "json_document",
-    "matrix",
-    "parquet_columns",
-    "read_descriptors",
-    "read_features",
-    "shortened",
-    "text_lines",
-]
+from classnorm.io.arrays import read_npy
+from classnorm.io.documents import read_regular
+from classnorm.io.files import replacing, write_json
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
 

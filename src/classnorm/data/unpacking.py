@@ -17,8 +17,6 @@ from typing import IO, Any, cast
 from classnorm.errors import DataError
 from classnorm.progress import OnProgress, Progress
 
-__all__ = ["unpack"]
-
 _BLOCK = 1 << 20
 _HEADER = 1 << 24  # bytes that are read at once: more than any header of an archive has
 _MEMBERS = 200_000

@@ -7,10 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from classnorm.data.dataset import IntArray, Split, ZeroShotDataset
+from classnorm.data.dataset import Split, ZeroShotDataset
+from classnorm.data.row_store import IntArray
 from classnorm.errors import DataError
-
-__all__ = ["SplitKind", "hold_out", "hold_out_rows", "stratified", "validation_dataset"]
 
 SplitKind = Literal["paper", "matched"]
 

@@ -16,9 +16,7 @@ from classnorm.data.gbu_benchmarks import recognise
 from classnorm.data.image_table import folder_and_file
 from classnorm.data.matlab import read_mat
 from classnorm.errors import DataError
-from classnorm.files import replacing, write_text
-
-__all__ = ["AttributesKey", "load_gbu", "read_splits", "save_gbu"]
+from classnorm.io.files import replacing, write_text
 
 AttributesKey = Literal["att", "original_att"]
 

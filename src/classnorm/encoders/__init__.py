@@ -7,39 +7,26 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from classnorm.encoders.describing import Descriptors, describe, join
 from classnorm.encoders.encoder import Encoder
 from classnorm.encoders.preprocessing import Preprocessing
 from classnorm.encoders.text import TEXT_ENCODERS, TextEncoder, load_text_encoder
 from classnorm.errors import ConfigError, ModelError, unknown_name
-from classnorm.late import Late, late_names
-from classnorm.plugins import Registry
+from classnorm.lazy import Lazy, lazy_names
+from classnorm.registry import Registry
 
 if TYPE_CHECKING:
-    from classnorm.encoders.block_outputs import BlockOutputs
     from classnorm.encoders.convnet import ConvNet
-    from classnorm.encoders.extraction import Extraction, encode_images, extract_features, extract_folder
-    from classnorm.encoders.image_inputs import ImageInputs
 
 __all__ = [
     "ENCODERS",
     "TEXT_ENCODERS",
-    "BlockOutputs",
     "ConvNet",
-    "Descriptors",
     "Encoder",
-    "Extraction",
-    "ImageInputs",
     "Preprocessing",
     "TextEncoder",
     "check_encoder",
-    "describe",
-    "encode_images",
     "encoder_names",
-    "extract_features",
-    "extract_folder",
     "frozen_encoder",
-    "join",
     "load_encoder",
     "load_text_encoder",
     "recorded_encoder",
@@ -66,7 +53,7 @@ ENCODERS: Registry[Loader] = Registry(
 _LARGEST = 1 << 12  # pixels; far more than any network takes
 _SMALLEST = 16  # pixels; minimum for a network that halves the image several times
 
-__getattr__ = late_names(__name__, ".block_outputs", ".convnet", ".extraction", ".image_inputs")  # they need PyTorch
+__getattr__, __dir__ = lazy_names(__name__, {"convnet": "ConvNet"})  # they need PyTorch
 
 
 def check_encoder(name: str, size: int | None = None) -> None:
@@ -104,7 +91,7 @@ def load_encoder(name: str, size: int | None = None, weights: str | Path | None 
     check_encoder(name, size)
     if len(encoder_names(name)) > 1:
         raise ConfigError(f"encoder {name}: several encoders cannot be trained together; name one")
-    loader = ENCODERS[name] if name in ENCODERS else Late(f"{__name__}.huggingface", "load_huggingface")
+    loader = ENCODERS[name] if name in ENCODERS else Lazy(f"{__name__}.huggingface", "load_huggingface")
     encoder: Encoder = loader(name, size, None if weights is None else Path(weights))
     return encoder
 

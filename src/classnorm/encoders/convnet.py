@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from classnorm.encoders.encoder import Encoder, load_weights
 from classnorm.encoders.preprocessing import Preprocessing
 
-__all__ = ["ConvNet", "load_convnet"]
-
 _SIZE = 48
 _WIDTHS = (32, 64, 128, 128)
 

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from classnorm.encoders.encoder import Encoder, load_weights, required
 from classnorm.encoders.preprocessing import Preprocessing
 
-__all__ = ["load_efficientnet_lite"]
-
 _SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
 _CROP = 0.875  # share of the resized image, as in training
 

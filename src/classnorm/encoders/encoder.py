@@ -18,8 +18,6 @@ from classnorm.errors import ConfigError, ModelError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Encoder", "load_weights", "read_weights", "required", "use_weights"]
-
 
 @dataclass(frozen=True, eq=False)
 class Encoder:

@@ -14,8 +14,6 @@ from classnorm.encoders.encoder import Encoder, required
 from classnorm.encoders.preprocessing import Interpolation, Preprocessing
 from classnorm.errors import ModelError
 
-__all__ = ["load_huggingface", "load_pair", "load_pretrained", "not_loaded"]
-
 _SQUASHED_FROM = 384  # ConvNeXT processors crop smaller images and squash larger ones
 _PROCESSOR_FILES = {"AutoImageProcessor": "preprocessor_config.json", "AutoTokenizer": "a tokenizer"}
 

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from classnorm.encoders.encoder import Encoder
 from classnorm.encoders.preprocessing import Pixels, Preprocessing
 
-__all__ = ["JoinedEncoder", "joined"]
-
 
 @dataclass(frozen=True)
 class _JoinedPreprocessing(Preprocessing):

@@ -18,11 +18,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from classnorm.archives import read_arrays
-from classnorm.documents import read_json
 from classnorm.errors import ClassNormError, ModelError
-
-__all__ = ["KerasWeights", "is_keras", "read_keras_resnet50"]
+from classnorm.io.arrays import read_arrays
+from classnorm.io.documents import read_json
 
 Arrays = Mapping[str, npt.NDArray[np.float32]]
 

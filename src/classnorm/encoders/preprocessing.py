@@ -13,8 +13,6 @@ from PIL import Image
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Interpolation", "Pixels", "Preprocessing"]
-
 Interpolation = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
 _LONGEST = 100  # times the short side
 

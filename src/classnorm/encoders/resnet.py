@@ -13,8 +13,6 @@ from classnorm.encoders.keras_weights import is_keras, read_keras_resnet50
 from classnorm.encoders.preprocessing import Preprocessing
 from classnorm.errors import ModelError
 
-__all__ = ["ResNet", "load_resnet"]
-
 _SIZE = 224
 _TORCHVISION = Preprocessing(256, _SIZE, (123.675, 116.28, 103.53), (58.395, 57.12, 57.375), "bilinear")
 _KERAS = Preprocessing(_SIZE, _SIZE, (123.68, 116.779, 103.939), (1.0,) * 3, keep_aspect=False)

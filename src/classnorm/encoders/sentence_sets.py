@@ -24,8 +24,6 @@ import numpy.typing as npt
 
 from classnorm.encoders.text import TextEncoder
 
-__all__ = ["SetEncoder"]
-
 _BANDWIDTHS = (0.1, 0.3)  # of squared distances between unit vectors, which are about 1 for sentences on one subject
 _FEATURES = 1024  # of each kernel
 

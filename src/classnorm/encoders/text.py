@@ -19,8 +19,6 @@ from classnorm.errors import ModelError, unknown_name
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["TEXT_ENCODERS", "TextEncoder", "load_text_encoder"]
-
 TEXT_ENCODERS = ("minilm",)
 """Text encoders that need no download, in addition to `hf:ID` and `hf:FOLDER`."""
 

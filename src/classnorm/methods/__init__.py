@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from classnorm.data import ZeroShotDataset
-from classnorm.documents import read_json
 from classnorm.errors import ConfigError, unknown_name
-from classnorm.late import late_names
+from classnorm.io.documents import read_json
+from classnorm.lazy import lazy_names
 from classnorm.methods.method import FitJob, Fitted, Method, MethodConfig
 from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.plugins import Registry
+from classnorm.registry import Registry, not_installed
 from classnorm.training import FitContext
 
 if TYPE_CHECKING:
@@ -43,9 +43,6 @@ __all__ = [
 _NAMES = (
     "classnorm",
     "kernel",
-    "relationnet",
-    "cvc",
-    "dem",
     "devise",
     "ale",
     "sje",
@@ -53,22 +50,10 @@ _NAMES = (
     "sae",
     "conse",
     "sync",
-    "dcn",
-    "sgal",
-    "dvbe",
-    "sgma",
-    "epgn",
-    "fclswgan",
-    "lsrgan",
-    "cizsl",
-    "fvaegan",
-    "tfvaegan",
-    "dascn",
-    "zsml",
     "clip",
 )
 
-__getattr__ = late_names(__name__, ".model", *(f".{name}" for name in _NAMES))  # they need PyTorch
+__getattr__, __dir__ = lazy_names(__name__, {"model": "ProductModel TrainingRows ZeroShotModel"})  # they need PyTorch
 
 
 class _Methods(Registry[Method]):
@@ -87,7 +72,8 @@ METHODS = _Methods("classnorm.methods", Method, {name: f"{__name__}.settings.{na
 def method_named(name: str) -> Method:
     """The registered method with this name."""
     if name not in METHODS:
-        raise unknown_name("method", name, METHODS, "a plug-in's method needs `plugin`")
+        hint = not_installed("classnorm.methods") or "a plug-in's method needs `plugin`"
+        raise unknown_name("method", name, METHODS, hint)
     return METHODS[name]
 
 

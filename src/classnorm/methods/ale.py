@@ -8,10 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from classnorm.methods.parts.ranking import build, hinges, ranking_fit
-from classnorm.methods.settings.ale import METHOD, ALEConfig
-
-__all__ = ["METHOD", "ALEConfig", "ale_loss", "build", "fit"]
+from classnorm.methods.parts.ranking import build as build  # of the method
+from classnorm.methods.parts.ranking import hinges, ranking_fit
 
 
 def ale_loss(scores: Tensor, labels: Tensor, margin: float, weights: Tensor | None = None) -> Tensor:

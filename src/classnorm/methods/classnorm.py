@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import ExampleSpace, Fitted, ProductModel, RowSource
-from classnorm.methods.parts.embedding import divergence_hint
+from classnorm.methods.method import Fitted
+from classnorm.methods.model import ExampleSpace, ProductModel, RowSource
 from classnorm.methods.parts.placement import placed_rows, row_moments, with_hubness
 from classnorm.methods.parts.sampling import ClassSampler
-from classnorm.methods.settings.classnorm import METHOD, ClassNormConfig
+from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.nn import (
     AttributeEmbedder,
     cosine_cross_entropy,
@@ -23,8 +23,6 @@ from classnorm.nn import (
     gamma_for_variance,
 )
 from classnorm.training import ALONE, FitContext, Processes, StoredRows, seeded, stage, train
-
-__all__ = ["METHOD", "Augmentation", "ClassNormConfig", "ClassNormModel", "TrainingProblem", "prepare"]
 
 
 class ClassNormModel(ProductModel):
@@ -235,3 +233,8 @@ def fit(dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, context: F
         precision=config.precision,
     )
     return Fitted(problem.model, history)
+
+
+def divergence_hint(logits: str) -> str:
+    """The likely remedy for a training run that diverges."""
+    return 'dot products are unbounded: use `logits="cosine"` or lower `lr`' if logits == "dot" else "lower `lr`"

@@ -16,12 +16,10 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.encoders import recorded_encoder
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Fitted, ProductModel
-from classnorm.methods.model import ExampleSpace
-from classnorm.methods.settings.clip import METHOD, CLIPConfig, pair_name, unfit
+from classnorm.methods.method import Fitted
+from classnorm.methods.model import ExampleSpace, ProductModel
+from classnorm.methods.settings.clip import CLIPConfig, pair_name, unfit
 from classnorm.training import FitContext
-
-__all__ = ["METHOD", "CLIPConfig", "CLIPModel", "build"]
 
 _SCALE = 100.0  # of the cosines, in most published models
 

@@ -14,13 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, TrainingRows
+from classnorm.methods.method import Fitted
+from classnorm.methods.model import TrainingRows
 from classnorm.methods.parts.normalized import NormalizedModel
-from classnorm.methods.settings.conse import METHOD, ConSEConfig
+from classnorm.methods.settings.conse import ConSEConfig
 from classnorm.nn import cosine_logits
 from classnorm.training import FitContext, train
-
-__all__ = ["METHOD", "ConSEConfig", "ConSEModel", "convex_weights"]
 
 
 class ConSEModel(NormalizedModel):

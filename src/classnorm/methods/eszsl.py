@@ -15,13 +15,12 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Fitted, TrainingRows
+from classnorm.methods.method import Fitted
+from classnorm.methods.model import TrainingRows
 from classnorm.methods.parts.normalized import NormalizedModel
-from classnorm.methods.settings.eszsl import METHOD, ESZSLConfig
+from classnorm.methods.settings.eszsl import ESZSLConfig
 from classnorm.nn import dot_logits
 from classnorm.training import FitContext
-
-__all__ = ["METHOD", "ESZSLConfig", "ESZSLModel", "Moments", "compatibility"]
 
 _CHUNK = 4096  # rows converted to float64 at a time
 

@@ -32,16 +32,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import ExampleSpace, Fitted, ProductModel, RowSource
+from classnorm.methods.method import Fitted
+from classnorm.methods.model import ExampleSpace, ProductModel, RowSource
 from classnorm.methods.parts.block_weights import choose_weights
 from classnorm.methods.parts.placement import placed_rows, row_moments, with_hubness
 from classnorm.methods.parts.sampling import ClassSampler
-from classnorm.methods.settings.kernel import METHOD, KernelConfig
+from classnorm.methods.settings.kernel import KernelConfig
 from classnorm.nn import FeatureMoments
 from classnorm.nn.geometry import signed_power
 from classnorm.training import FitContext, train
-
-__all__ = ["METHOD", "DescriptorKernel", "KernelConfig", "KernelModel", "build", "solve"]
 
 _CHOOSING = 500  # classes that choose the weights of blocks; more would cost time and decide little
 

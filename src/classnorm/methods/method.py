@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from classnorm.data import SplitKind, ZeroShotDataset, validation_dataset
 from classnorm.errors import ConfigError, unknown_name
-from classnorm.files import digest
-from classnorm.late import Late, late_names
+from classnorm.io.files import digest
+from classnorm.lazy import Lazy
 from classnorm.methods.space import Range, Space
 from classnorm.metrics import Calibration
 from classnorm.settings import stored_settings
@@ -21,25 +21,7 @@ from classnorm.training import FitContext, History, TrainingConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from classnorm.methods.model import ExampleSpace, ProductModel, RowSource, TrainingRows, ZeroShotModel
-
-__all__ = [
-    "VALIDATED",
-    "ExampleSpace",
-    "FitJob",
-    "Fitted",
-    "Method",
-    "MethodConfig",
-    "ProductModel",
-    "Recipes",
-    "RowSource",
-    "TrainedMethodConfig",
-    "TrainingRows",
-    "ZeroShotModel",
-    "late_method",
-]
-
-__getattr__ = late_names(__name__, "classnorm.methods.model")  # it needs PyTorch
+    from classnorm.methods.model import ZeroShotModel
 
 VALIDATED: dict[str, Literal["any", "scale", "bias", "grid"]] = {
     "validation": "any",
@@ -157,7 +139,7 @@ class Method:
         return self.grid or {n: v.values() if isinstance(v, Range) else v for n, v in self.space.items()}
 
 
-def late_method(
+def lazy_method(
     name: str,
     config: type[MethodConfig],
     recipes: Recipes,
@@ -169,7 +151,7 @@ def late_method(
     sees_unseen: bool = False,
 ) -> Method:
     """A method whose `build` and `fit` are imported from `classnorm.methods.NAME` when they are called."""
-    build, fit = (Late(f"classnorm.methods.{name}", function) for function in ("build", "fit"))
+    build, fit = (Lazy(f"classnorm.methods.{name}", function) for function in ("build", "fit"))
     return Method(config, recipes, build, fit, space, grid, name, parallel, unfit, sees_unseen)
 
 

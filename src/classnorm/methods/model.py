@@ -16,8 +16,6 @@ from classnorm.data.row_store import RowStore
 from classnorm.errors import ConfigError
 from classnorm.training import StoredRows
 
-__all__ = ["ExampleSpace", "ProductModel", "RowSource", "TrainingRows", "ZeroShotModel"]
-
 
 @dataclass(frozen=True)
 class ExampleSpace:

@@ -14,13 +14,12 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.eszsl import Moments
-from classnorm.methods.method import ExampleSpace, Fitted, TrainingRows
+from classnorm.methods.method import Fitted
+from classnorm.methods.model import ExampleSpace, TrainingRows
 from classnorm.methods.parts.normalized import NormalizedModel
-from classnorm.methods.settings.sae import METHOD, SAEConfig
+from classnorm.methods.settings.sae import SAEConfig
 from classnorm.nn import cosine_logits
 from classnorm.training import FitContext
-
-__all__ = ["METHOD", "SAEConfig", "SAEModel", "encoder"]
 
 
 class SAEModel(NormalizedModel):

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from classnorm.methods.parts.ranking import build, hinges, ranking_fit
-from classnorm.methods.settings.sje import METHOD, SJEConfig
-
-__all__ = ["METHOD", "SJEConfig", "build", "fit", "sje_loss"]
+from classnorm.methods.parts.ranking import build as build  # of the method
+from classnorm.methods.parts.ranking import hinges, ranking_fit
 
 
 def sje_loss(scores: Tensor, labels: Tensor, margin: float) -> Tensor:

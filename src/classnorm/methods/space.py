@@ -11,8 +11,6 @@ from typing import Any
 
 from classnorm.errors import ConfigError, unknown_name
 
-__all__ = ["Choice", "Range", "Space", "grid", "parse_space"]
-
 
 @dataclass(frozen=True)
 class Choice:

@@ -14,13 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, TrainingRows
+from classnorm.methods.method import Fitted
+from classnorm.methods.model import TrainingRows
 from classnorm.methods.parts.normalized import NormalizedModel
-from classnorm.methods.settings.sync import METHOD, SynCConfig
+from classnorm.methods.settings.sync import SynCConfig
 from classnorm.nn import dot_logits
 from classnorm.training import FitContext, train
-
-__all__ = ["METHOD", "SynCConfig", "SynCModel", "one_versus_other", "phantom_classifiers", "structured"]
 
 _RANK = 1e-6  # relative tolerance: alignments have float32 precision
 

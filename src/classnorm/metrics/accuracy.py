@@ -18,16 +18,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "Average",
-    "GZSLScores",
-    "accuracy",
-    "class_accuracies",
-    "gzsl_scores",
-    "harmonic_mean",
-    "row_weights",
-]
-
 Average = Literal["class", "sample"]
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Difference", "class_bootstrap"]
-
 Floats = npt.NDArray[np.float64]
 
 

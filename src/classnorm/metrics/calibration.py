@@ -19,19 +19,6 @@ from classnorm.errors import ConfigError
 from classnorm.metrics.accuracy import GZSLScores, harmonic_mean
 from classnorm.metrics.curve import SideScores, curve_of
 
-__all__ = [
-    "PAPER_SCALES",
-    "Calibration",
-    "CalibrationCurves",
-    "calibrated_scores",
-    "calibration_curves",
-    "calibration_values",
-    "choose_calibration",
-    "keeping_calibration",
-    "side_gzsl_scores",
-    "side_predictions",
-]
-
 PAPER_SCALES = (1.0, 0.95, 0.9, 0.85, 0.8)
 _N_CANDIDATES = 400
 

@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from classnorm.metrics.probability import softmax
 
-__all__ = ["class_quantiles", "surprise"]
-
 Floats = npt.NDArray[np.float64]
 
 

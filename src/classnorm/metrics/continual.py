@@ -25,8 +25,6 @@ import numpy.typing as npt
 
 from classnorm.metrics.accuracy import Average, accuracy, gzsl_scores
 
-__all__ = ["ContinualScores", "continual_scores"]
-
 
 @dataclass(frozen=True)
 class ContinualScores:

@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from classnorm.metrics.accuracy import Average, check_scores, row_weights
 
-__all__ = ["SeenUnseenCurve", "SideScores", "ausuc", "curve_of", "seen_unseen_curve", "side_scores"]
-
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.integer[Any]]
 

@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from classnorm.metrics.probability import softmax
 
-__all__ = ["auroc", "fpr_at_tpr", "novelty_statistics"]
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from classnorm.metrics.accuracy import check_scores
 
-__all__ = ["expected_calibration_error", "fit_temperature", "softmax"]
-
 Floats = npt.NDArray[np.float64]
 
 _RANGE = 100.0  # the temperature is within this factor of the spread of the scores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from classnorm.late import late_names
+from classnorm.lazy import lazy_names
 from classnorm.nn.kinds import AttributeNormalizationKind, Distribution, HiddenNormalization, Initialization
 
 if TYPE_CHECKING:
@@ -46,6 +46,14 @@ __all__ = [
     "weight_variance",
 ]
 
-__getattr__ = late_names(
-    __name__, ".initialization", ".logits", ".normalization", ".embedder", ".geometry", ".sampled_softmax"
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "embedder": "AttributeEmbedder",
+        "geometry": "FeatureGeometry FeatureMoments",
+        "initialization": "initialize_ proper_variance_ weight_variance",
+        "logits": "cosine_cross_entropy cosine_logits dot_logits entropy_regularizer gamma_for_variance logit_variance",
+        "normalization": "AttributeNormalization ClassStandardization DynamicNormalization",
+        "sampled_softmax": "ClassSample sample_classes",
+    },
 )

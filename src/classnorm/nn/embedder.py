@@ -8,16 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from classnorm.errors import ConfigError
-from classnorm.nn.initialization import Distribution, Initialization, initialize_
-from classnorm.nn.kinds import HiddenNormalization
-from classnorm.nn.normalization import (
-    AttributeNormalization,
-    AttributeNormalizationKind,
-    ClassStandardization,
-    DynamicNormalization,
-)
-
-__all__ = ["AttributeEmbedder", "HiddenNormalization"]
+from classnorm.nn.initialization import initialize_
+from classnorm.nn.kinds import AttributeNormalizationKind, Distribution, HiddenNormalization, Initialization
+from classnorm.nn.normalization import AttributeNormalization, ClassStandardization, DynamicNormalization
 
 
 class AttributeEmbedder(nn.Module):
@@ -118,7 +111,18 @@ class AttributeEmbedder(nn.Module):
                 module.reset_running_statistics()
 
     def forward(self, descriptors: Tensor) -> Tensor:
-        prototypes: Tensor = self.output(self.body(self.normalize(descriptors)))
+        return self._projected(self.body(self.normalize(descriptors)))
+
+    def prototypes_of(self, descriptors: Tensor, classes: Tensor) -> Tensor:
+        """Prototypes of some of the seen classes: [n_seen, d_a], [k] → [k, d_z].
+
+        Class standardization runs over all seen classes, as defined; statistics of the few classes of a batch would be
+        noisy. Only the last layer, the most expensive one, is restricted to `classes`.
+        """
+        return self._projected(self.body(self.normalize(descriptors)).index_select(0, classes))
+
+    def _projected(self, hidden: Tensor) -> Tensor:
+        prototypes: Tensor = self.output(hidden)
         return prototypes.relu_() if self.final_relu else prototypes
 
 

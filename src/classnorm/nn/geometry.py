@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from classnorm.errors import ConfigError
 from classnorm.settings import require
 
-__all__ = ["FeatureGeometry", "FeatureMoments"]
-
 _STRIP = 256  # rows of the matrix of products computed at a time
 _LARGE = 256  # dimensions from which eigenvectors take noticeable time
 _SHRUNK = 0.05  # shrinkage from which the smallest eigenvalues hardly matter

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from classnorm.errors import ConfigError
 from classnorm.nn.kinds import Distribution, Initialization
 
-__all__ = ["Distribution", "Initialization", "initialize_", "proper_variance_", "weight_variance"]
-
 
 def weight_variance(scheme: Initialization, d_in: int, d_out: int, mean_square_norm: float | None = None) -> float:
     r"""Var[V_ij] of a layer with `d_in` inputs and `d_out` outputs.

@@ -2,8 +2,6 @@
 
 from typing import Literal
 
-__all__ = ["AttributeNormalizationKind", "Distribution", "HiddenNormalization", "Initialization"]
-
 Initialization = Literal[
     "proper", "xavier", "xavier_fan_out", "kaiming_fan_in", "kaiming_fan_out", "data_dependent", "torch"
 ]

@@ -10,15 +10,6 @@ from torch import Tensor
 
 from classnorm.errors import ConfigError
 
-__all__ = [
-    "cosine_cross_entropy",
-    "cosine_logits",
-    "dot_logits",
-    "entropy_regularizer",
-    "gamma_for_variance",
-    "logit_variance",
-]
-
 
 def cosine_logits(features: Tensor, prototypes: Tensor, gamma: float | Tensor = 5.0) -> Tensor:
     r"""Normalize+scale, equation 1: :math:`\hat y_c = \gamma^2 \, z^\top p_c / (\|z\| \, \|p_c\|)`.

@@ -12,9 +12,6 @@ from torch import Tensor, nn
 from classnorm.errors import ConfigError
 from classnorm.nn.kinds import AttributeNormalizationKind
 
-__all__ = ["AttributeNormalization", "AttributeNormalizationKind", "ClassStandardization", "DynamicNormalization"]
-
-
 # A running variance below _CONSTANT + (_ROUNDING · mean)² means a constant column: in float32 its variance is not 0
 # but the rounding error of the mean.
 _CONSTANT = 1e-10

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["ClassSample", "sample_classes"]
-
 
 class ClassSample(NamedTuple):
     """The classes of a batch and some others."""

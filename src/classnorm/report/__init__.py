@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from classnorm.escapes import one_line
+from classnorm.io.escapes import one_line
 from classnorm.report import plots
 from classnorm.report.artifacts import artifact_sections, write_files
 from classnorm.report.differences import MEANING, Comparison, compare, reference_label

@@ -6,24 +6,14 @@ import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from classnorm.escapes import one_line
-from classnorm.files import replacing, write_json
+from classnorm.io.escapes import one_line
+from classnorm.io.files import replacing, write_json
 from classnorm.report.draw import draw
 from classnorm.report.page import html_document, html_image
 from classnorm.report.plots import png
 from classnorm.report.tables import csv_table, html_table, latex_table, markdown_table
 from classnorm.results.artifact import Artifact, Cell, Table
 from classnorm.results.verdicts import RULE, Verdict
-
-__all__ = [
-    "artifact_sections",
-    "markdown_page",
-    "reproduction_page",
-    "tally_table",
-    "verdict_table",
-    "write_artifact",
-    "write_files",
-]
 
 _LOOK = {"holds": ("✓", "holds"), "holds weakly": ("~", "weak"), "does not hold": ("✗", "fails")}
 _CLASSES = {f"{mark} {judgement}": css for judgement, (mark, css) in _LOOK.items()} | {"not measured": "weak"}

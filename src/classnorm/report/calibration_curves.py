@@ -14,8 +14,6 @@ from classnorm.metrics.calibration import CalibrationCurves, calibration_curves,
 from classnorm.report.summary import Group
 from classnorm.results.run_folder import Result
 
-__all__ = ["GroupCurves", "Kind", "group_curves", "shared_values"]
-
 Kind = Literal["scale", "bias"]
 Floats = npt.NDArray[np.float64]
 

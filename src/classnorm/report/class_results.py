@@ -12,8 +12,6 @@ from classnorm.errors import DataError
 from classnorm.metrics import class_accuracies
 from classnorm.results.run_folder import Result
 
-__all__ = ["ClassResults", "Confusion", "class_results", "worst_classes"]
-
 Integers = npt.NDArray[np.int64]
 
 

@@ -10,8 +10,6 @@ from classnorm.errors import ConfigError, unknown_name
 from classnorm.metrics.bootstrap import Difference, class_bootstrap
 from classnorm.report.summary import Group, best_group
 
-__all__ = ["MEANING", "Comparison", "compare", "reference_label"]
-
 _RESAMPLES = 4000
 
 MEANING = (

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw"]
-
 _BLUE, _ORANGE, _GREEN, _PINK, _SKY, _RED = COLORS
 _MODELS = {
     "3-layer MLP + CN": _BLUE,

@@ -11,8 +11,6 @@ from classnorm.report.plots import COLORS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["contribution_plot"]
-
 _FOR, _AGAINST = COLORS[0], COLORS[5]
 _WIDTH, _ROW, _HEAD = 6.4, 0.22, 0.85  # inches: the figure, a bar, and title and axis of a panel
 

@@ -21,8 +21,6 @@ from classnorm.report.summary import Group, best_group, unseen_examples
 from classnorm.report.tables import difference_table, html_dot, html_table, results_note, results_table
 from classnorm.results.artifact import Table
 
-__all__ = ["Section", "html_document", "html_image", "page"]
-
 
 @dataclass(frozen=True)
 class Section:

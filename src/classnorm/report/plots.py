@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.escapes import printable
+from classnorm.io.escapes import printable
 from classnorm.metrics import curve_of
 from classnorm.report.calibration_curves import GroupCurves, Kind, group_curves, shared_values
 from classnorm.report.summary import SCORES, Group, best_group
@@ -21,24 +21,6 @@ if TYPE_CHECKING:  # the import takes long: only functions that draw do it
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
-
-__all__ = [
-    "COLORS",
-    "Style",
-    "calibration_plot",
-    "class_plot",
-    "example_grid",
-    "group_styles",
-    "legend",
-    "new_figure",
-    "plain",
-    "plot_text",
-    "png",
-    "seen_unseen_plot",
-    "training_plot",
-    "whole_ticks",
-    "wrapped",
-]
 
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")  # Okabe and Ito
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), "-.", (0, (1, 1)), (0, (8, 2, 1, 2, 1, 2)))

@@ -8,8 +8,6 @@ from typing import Any
 from classnorm.report.summary import Group, arrivals_text
 from classnorm.results.numbers import number_text
 
-__all__ = ["facts"]
-
 
 def facts(group: Group) -> dict[str, str]:
     """Name → value; if the runs of a group differ, all values in the order of the seeds."""

@@ -13,9 +13,6 @@ from classnorm.report.plots import plot_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["parallel_coordinates"]
-
-
 _SCORE = "validation H (%)"
 
 

@@ -13,8 +13,6 @@ from classnorm.results.artifact import Plot, Series, Table
 from classnorm.results.numbers import mean_text, number_text
 from classnorm.results.run_folder import Result
 
-__all__ = ["STEPS", "cost_table", "mean_matrix", "step_table", "stream_plots", "task_curve", "task_values"]
-
 STEPS = {
     "seen": ("S", "Accuracy on the classes learnt so far"),
     "unseen": ("U", "Accuracy on the classes still to come"),

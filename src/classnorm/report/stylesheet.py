@@ -1,7 +1,5 @@
 """The stylesheet of the page, for desktop, phone, dark mode and print."""
 
-__all__ = ["STYLE"]
-
 STYLE = """
 :root { color-scheme: light dark; --right: #007A5A; --wrong: #B84700; --line: #8885; }
 @media (prefers-color-scheme: dark) { :root { --right: #2BC79A; --wrong: #FF9352; } }

@@ -17,19 +17,6 @@ from classnorm.report.class_results import ClassResults, class_results
 from classnorm.results.numbers import mean, mean_text, std
 from classnorm.results.run_folder import Result
 
-__all__ = [
-    "SCORES",
-    "STREAM_COSTS",
-    "STREAM_SCORES",
-    "Group",
-    "arrivals_text",
-    "best_group",
-    "by_dataset",
-    "group_results",
-    "score_digits",
-    "unseen_examples",
-]
-
 SCORES = {
     "unseen": ("U", "accuracy on unseen classes, all classes competing"),
     "seen": ("S", "accuracy on seen classes, all classes competing"),

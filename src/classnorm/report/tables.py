@@ -13,28 +13,12 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from classnorm.escapes import csv_text, one_line, printable
+from classnorm.io.escapes import csv_text, one_line, printable
 from classnorm.metrics.bootstrap import Difference
 from classnorm.report.differences import Comparison
 from classnorm.report.summary import SCORES, STREAM_COSTS, Group, score_digits
 from classnorm.results.artifact import Cell, Table, ranks
 from classnorm.results.numbers import signed
-
-__all__ = [
-    "csv_document",
-    "csv_table",
-    "difference_table",
-    "group_ranks",
-    "html_dot",
-    "html_table",
-    "latex_table",
-    "markdown_table",
-    "markdown_text",
-    "results_note",
-    "results_table",
-    "rich_table",
-    "terminal_table",
-]
 
 
 def group_ranks(groups: Sequence[Group], name: str) -> list[int | None]:

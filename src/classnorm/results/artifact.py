@@ -9,13 +9,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from classnorm.documents import read_json
 from classnorm.errors import DataError
-from classnorm.files import write_json
+from classnorm.io.documents import read_json
+from classnorm.io.files import write_json
 from classnorm.results.shapes import ArtifactDocument
 from classnorm.results.verdicts import Verdict
-
-__all__ = ["ARTIFACT", "Artifact", "Cell", "Plot", "Series", "Table", "find_artifacts", "ranks"]
 
 ARTIFACT = "artifact.json"
 _WORD = re.compile(r"[^\W\d_]{3}")

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["json_number", "json_numbers", "mean", "mean_text", "number_text", "signed", "std"]
-
 _UNDEFINED = "–"
 
 

@@ -29,27 +29,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.archives import read_arrays
-from classnorm.documents import check_shape, parse_json, read_json, read_regular
 from classnorm.errors import ConfigError, DataError, ModelError, OutputError
-from classnorm.files import make_folder, replacing, write_json, write_text
+from classnorm.io.arrays import read_arrays
+from classnorm.io.documents import check_shape, parse_json, read_json, read_regular
+from classnorm.io.files import make_folder, replacing, write_json, write_text
 from classnorm.metrics import Calibration, SideScores
 from classnorm.results.shapes import EncoderRecord, EpochRecord, RunDocument, StreamDocument
-
-__all__ = [
-    "CHECKPOINT",
-    "ENCODER",
-    "RESULT",
-    "Result",
-    "encoder_file",
-    "find_results",
-    "model_files",
-    "new_run",
-    "read_encoder",
-    "result_file",
-    "write_arrays",
-    "write_result",
-]
 
 RESULT = "result.json"
 _OLD_STREAM = "continual.json"  # the result of a stream in version 0.1

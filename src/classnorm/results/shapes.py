@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from classnorm.documents import Count, Positive, Range
-
-__all__ = ["ArtifactDocument", "EncoderRecord", "EpochRecord", "RunDocument", "StreamDocument"]
+from classnorm.io.documents import Count, Positive, Range
 
 Percent = Annotated[float, Range(0, 100.01)] | None
 """Null if undefined: JSON has no NaN."""

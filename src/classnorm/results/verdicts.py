@@ -11,16 +11,6 @@ import numpy as np
 
 from classnorm.results.numbers import signed, std
 
-__all__ = [
-    "RULE",
-    "Judgement",
-    "PairedDifference",
-    "Verdict",
-    "judge_bounds",
-    "judge_difference",
-    "weakest",
-]
-
 RULE = (
     "Models are compared seed by seed. A claim that one is better holds if the 95 % interval of the paired difference "
     "(Student's t over n seeds, in square brackets) lies above 0 and the mean difference reaches the stated margin; it "

@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ModelWarning
-from classnorm.late import late_names
+from classnorm.lazy import lazy_names
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.training import Device, pick_device
 
 if TYPE_CHECKING:
     from classnorm.scoring.calibrated import CalibratedFit, fit_calibrated
-    from classnorm.scoring.scorer import Scorer, Top
+    from classnorm.scoring.ranking import Top
+    from classnorm.scoring.scorer import Scorer
     from classnorm.scoring.suggestions import suggest
 
 __all__ = ["CalibratedFit", "Scorer", "Top", "fit", "fit_calibrated", "suggest"]
 
-__getattr__ = late_names(__name__, ".scorer", ".calibrated", ".suggestions")  # they need PyTorch
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {"scorer": "Scorer", "ranking": "Top", "calibrated": "CalibratedFit fit_calibrated", "suggestions": "suggest"},
+)  # they need PyTorch
 
 
 def fit(

@@ -37,8 +37,6 @@ from classnorm.scoring.thresholds import PictureThresholds, measure_thresholds
 from classnorm.scoring.trust import choose_trust
 from classnorm.training import FitContext, History, Processes, SharedWork, TrainingConfig
 
-__all__ = ["CalibratedFit", "ValidationFit", "fit_calibrated", "of_all", "validate"]
-
 _SHARING = 3  # validation splits up to which work is shared; each doubles the results to keep
 _KINDS: tuple[Literal["scale", "bias"], ...] = ("scale", "bias")
 _FEW_CLASSES = 20  # below, held-out classes say too little about the balance of seen and unseen ones

@@ -16,8 +16,6 @@ from classnorm.scoring.explanation import columns_by_name, neighbours, tensor
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Scorer
 
-__all__ = ["explain_class"]
-
 _SIMILAR = 5  # classes named
 _ROWS = 256  # wrong rows that are looked at, and rows read at a time
 

@@ -17,8 +17,6 @@ from classnorm.errors import DataError
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Scorer
 
-__all__ = ["described"]
-
 
 def described(
     scorer: Scorer, descriptors: Mapping[str, npt.ArrayLike], where: str, columns: Sequence[str] | None

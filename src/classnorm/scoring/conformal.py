@@ -25,8 +25,6 @@ from classnorm.scoring.novelty import ScoredSplit
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Rows, Scorer
 
-__all__ = ["PredictionSets", "SideQuantiles", "members", "prediction_sets"]
-
 _LEVELS = np.linspace(0.0, 1.0, 401)
 
 

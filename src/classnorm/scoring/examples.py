@@ -28,19 +28,6 @@ from classnorm.methods.model import ExampleSpace
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Scorer
 
-__all__ = [
-    "Examples",
-    "Trust",
-    "add_examples",
-    "corrected",
-    "description_weights",
-    "evidence",
-    "penalties",
-    "picture_shares",
-    "space_of",
-    "variances",
-]
-
 _NEAREST = 3  # classes whose descriptors stand in for that of a class without one
 _PICTURES = 4.0  # a description is worth that many, if validation has not told
 _GAUSSIAN_PROCESS = 0.28  # the same times the variance of the description, where the method knows it

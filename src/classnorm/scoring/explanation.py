@@ -26,23 +26,6 @@ if TYPE_CHECKING:
     from classnorm.methods import ZeroShotModel
     from classnorm.scoring.scorer import Scorer
 
-__all__ = [
-    "CALIBRATION",
-    "EXAMPLES",
-    "OTHERS",
-    "Pair",
-    "calibrated",
-    "columns_by_name",
-    "compared",
-    "explain",
-    "integrated_gradients",
-    "neighbours",
-    "scores_of",
-    "slopes",
-    "tensor",
-    "with_neighbours",
-]
-
 OTHERS, CALIBRATION, EXAMPLES = "other attributes", "calibration", "examples"
 """Entries of what is not shown one by one, and of what the calibration and examples of the classes add."""
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.encoders import encode_images, recorded_encoder
+from classnorm.encoders import recorded_encoder
 from classnorm.errors import DataError, ModelError
+from classnorm.preparation import encode_images
 
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Scorer
-
-__all__ = ["image_features"]
 
 
 def image_features(

@@ -20,8 +20,6 @@ from classnorm.metrics import auroc, fpr_at_tpr, novelty_statistics
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Rows, Scorer
 
-__all__ = ["NoveltyScore", "Rejection", "ScoredSplit", "choose_rejection", "not_validated", "novelty", "requantiled"]
-
 Floats = npt.NDArray[np.float64]
 Statistics = Mapping[str, Floats]
 

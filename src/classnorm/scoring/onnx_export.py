@@ -36,12 +36,10 @@ from torch import Tensor, nn
 from classnorm.encoders import Encoder
 from classnorm.encoders.joined import JoinedEncoder
 from classnorm.errors import ConfigError, OutputError
-from classnorm.files import replacing
-from classnorm.methods.method import ZeroShotModel
+from classnorm.io.files import replacing
+from classnorm.methods.model import ZeroShotModel
 from classnorm.scoring.examples import Examples, penalties
 from classnorm.scoring.scorer import Scorer
-
-__all__ = ["export_onnx"]
 
 _IR_VERSION = 10  # supported by onnxruntime since 1.18 (May 2024)
 _LARGEST = 2_000_000_000  # bytes; the limit of protobuf and therefore of an ONNX file

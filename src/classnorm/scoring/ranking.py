@@ -21,8 +21,6 @@ from classnorm.metrics import Calibration
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Scorer
 
-__all__ = ["Ranking", "Top", "best_classes", "top_classes"]
-
 _CHUNK = 1 << 20  # logits ranked at a time; near a cache, and enough for several threads
 _SAFE = 60.0  # largest score whose exponential, times any number of classes, is a finite float32
 _SPARE = 3  # candidates beyond the best k; rows that are still undecided are sorted completely

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from classnorm.data.dataset import FloatArray, check_features
+from classnorm.data.dataset import check_features
 from classnorm.data.descriptions import lookalike, respelled
 from classnorm.data.descriptor_tables import aligned, column_names, descriptor_table, is_frame
-from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
+from classnorm.data.row_store import Features, FloatArray, RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError, ModelWarning, unknown_name
 from classnorm.methods import FitJob, MethodConfig, ProductModel, ZeroShotModel
 from classnorm.metrics import Average, Calibration, SideScores, side_scores, softmax
@@ -32,8 +32,6 @@ from classnorm.scoring.storage import save_scorer, saved_fields
 from classnorm.scoring.thresholds import PictureThresholds, novelty_threshold, set_limits
 from classnorm.scoring.unlabelled import adapted, place
 from classnorm.training import Device, pick_dtype
-
-__all__ = ["Scorer", "Top"]
 
 _SMALLER = 4  # blocks of rows that are not in memory are smaller by this factor: the next one is read meanwhile
 

@@ -13,9 +13,9 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from classnorm.documents import Positive, Range, check_shape, read_json, read_regular
 from classnorm.errors import ModelError
-from classnorm.files import digest, replacing, write_json
+from classnorm.io.documents import Positive, Range, check_shape, read_json, read_regular
+from classnorm.io.files import digest, replacing, write_json
 from classnorm.methods import METHODS, Method, MethodConfig, method_named
 from classnorm.metrics import Calibration
 from classnorm.results.run_folder import ENCODER, encoder_file, model_files, read_encoder
@@ -27,8 +27,6 @@ from classnorm.training import Device, pick_device
 
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Scorer
-
-__all__ = ["save_scorer", "saved_fields"]
 
 _FORMAT = "classnorm-model"
 _VERSION = 1

@@ -31,8 +31,6 @@ from classnorm.scoring.explanation import columns_by_name
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Rows, Scorer
 
-__all__ = ["suggest"]
-
 Floats = npt.NDArray[np.float64]
 
 _CANDIDATES = 10  # classes that a picture may be of

@@ -33,8 +33,6 @@ from classnorm.scoring.explanation import (
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Scorer
 
-__all__ = ["TOGETHER", "explain_texts"]
-
 TOGETHER = "the words together"
 """Entry of what words contribute only together."""
 

@@ -23,8 +23,6 @@ from classnorm.scoring.novelty import NoveltyScore, ScoredSplit, not_validated, 
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Scorer
 
-__all__ = ["PictureThresholds", "ScoredPictures", "measure_thresholds", "novelty_threshold", "set_limits"]
-
 Kind = Literal["examples", "unlabelled"]
 _KINDS: tuple[Kind, ...] = ("examples", "unlabelled")
 Floats = npt.NDArray[np.float64]

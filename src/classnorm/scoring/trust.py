@@ -25,8 +25,6 @@ from classnorm.scoring.scorer import Scorer
 from classnorm.scoring.thresholds import ScoredPictures
 from classnorm.scoring.unlabelled import adapted, place
 
-__all__ = ["choose_trust"]
-
 _ROWS = 2000  # of a split; more would cost time and decide little
 _EXAMPLES = (1, 2, 5)  # pictures per class
 _WORTH = 2.0 ** np.arange(-3, 6)  # candidates: the pictures that a description is worth

@@ -25,8 +25,6 @@ from classnorm.scoring.examples import Examples, Floats, Trust, picture_shares, 
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Scorer
 
-__all__ = ["Placed", "adapted", "place"]
-
 _STEPS = 5
 _SHARPNESS = 2.0  # of the assignments, against the probabilities of the scorer
 _CACHE = 1 << 28  # bytes of placed rows that are kept between the steps; more are computed in each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from classnorm.late import late_names
+from classnorm.lazy import lazy_names
 from classnorm.serve.settings import Limits, ServeSettings
 
 if TYPE_CHECKING:
@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Limits", "ServeSettings", "create_app", "run"]
 
-__getattr__ = late_names(__name__, ".app", ".server")  # they need PyTorch and Starlette
+__getattr__, __dir__ = lazy_names(__name__, {"app": "create_app", "server": "run"})  # they need PyTorch and Starlette

@@ -25,8 +25,6 @@ from classnorm.serve.saving import export_model, save_model
 from classnorm.serve.sessions import Gift, Overlay, Sessions, Visit, new_key, with_additions
 from classnorm.serve.settings import ServeSettings
 
-__all__ = ["COOKIE", "HEADER", "Api"]
-
 COOKIE = "classnorm_session"
 HEADER = "x-classnorm-session"
 _THREADS = 2  # for pictures, changes and explanations; forward passes have their own

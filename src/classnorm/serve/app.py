@@ -23,8 +23,6 @@ from classnorm.serve.models import load_models
 from classnorm.serve.openapi import document, page
 from classnorm.serve.settings import ServeSettings
 
-__all__ = ["PAGE", "create_app"]
-
 PAGE = Path(__file__).parent / "page"
 
 

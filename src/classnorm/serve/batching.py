@@ -17,8 +17,6 @@ from classnorm.serve.counters import Counters
 if TYPE_CHECKING:
     from classnorm.scoring import Scorer
 
-__all__ = ["Batcher", "Known"]
-
 _MOST_ROWS = 8192  # of a forward pass
 
 

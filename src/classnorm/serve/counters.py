@@ -12,8 +12,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ENDPOINTS", "Counters"]
-
 ENDPOINTS = (
     "/", "/page", "/health", "/metrics", "/openapi.json", "/docs", "/model", "/predict", "/classes", "/examples",
     "/explain", "/map", "/thumbnail", "/save", "/export.onnx", "/session", "other",

@@ -7,8 +7,6 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-__all__ = ["Answer", "RequestError", "error_response"]
-
 
 class RequestError(Exception):
     """A request that the client can correct or repeat."""

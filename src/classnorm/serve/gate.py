@@ -20,8 +20,6 @@ from classnorm.serve.counters import Counters
 from classnorm.serve.errors import RequestError, error_response
 from classnorm.serve.settings import ServeSettings
 
-__all__ = ["OPEN_PATHS", "Gate"]
-
 OPEN_PATHS = ("/", "/health", "/docs", "/openapi.json")
 """Paths that need no token, besides /page/: they say nothing about the models."""
 SECURITY_HEADERS = {

@@ -21,8 +21,6 @@ from classnorm.errors import DataError
 from classnorm.serve.errors import RequestError
 from classnorm.serve.settings import Limits
 
-__all__ = ["Picture", "Sent", "read_document", "read_sent", "share", "whole_number"]
-
 _NPY = ("application/x-npy", "application/octet-stream", "application/npy")
 _LARGEST_FIELD = 1 << 16  # bytes of a text field of a form
 _LARGEST_HEADER = 1000  # bytes of the header of an npy file

@@ -26,8 +26,6 @@ from classnorm.serve.inputs import Picture, Sent
 from classnorm.serve.pictures import encode_glyphs, encode_pictures, example_images, oversized
 from classnorm.serve.settings import Limits
 
-__all__ = ["Rows", "Served", "load_models"]
-
 _WORDS = threading.Lock()  # tokenizers are for one thread at a time
 
 Vector = npt.NDArray[np.float32]

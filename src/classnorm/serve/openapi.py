@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["document", "page"]
-
 
 @cache
 def document() -> dict[str, Any]:

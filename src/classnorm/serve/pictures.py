@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from classnorm.data import glyph_drawings
 from classnorm.data.images import open_image, read_images
-from classnorm.encoders import Encoder, encode_images
+from classnorm.encoders import Encoder
+from classnorm.preparation import encode_images
 from classnorm.serve.inputs import Picture
-
-__all__ = ["encode_glyphs", "encode_pictures", "oversized"]
 
 Encoded = tuple[npt.NDArray[np.float32], list[str]]
 """Features of the readable pictures, and for each picture why it cannot be read, or ""."""

@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from classnorm.scoring import Top
 
-__all__ = ["Projection"]
-
 _MOST = 2000  # classes that the axes are computed from
 
 Floats = npt.NDArray[np.float64]

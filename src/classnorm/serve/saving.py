@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from classnorm.errors import OutputError
-from classnorm.files import locked_folder
+from classnorm.io.files import locked_folder
 from classnorm.results.run_folder import ENCODER
 from classnorm.serve.errors import RequestError
 from classnorm.serve.models import Served
 from classnorm.serve.sessions import Visit
 from classnorm.serve.settings import ServeSettings
-
-__all__ = ["export_model", "save_model"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _PREFIX = ".saving-"

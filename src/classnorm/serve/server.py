@@ -20,8 +20,6 @@ from classnorm.serve.app import create_app
 from classnorm.serve.gate import JSONLines
 from classnorm.serve.settings import Limits, ServeSettings
 
-__all__ = ["config_of", "default_model", "run"]
-
 
 class PatientProtocol(HttpToolsProtocol):
     """HTTP whose patience has limits: for headers that are slow or endless, and for too many connections."""

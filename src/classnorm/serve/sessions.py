@@ -25,15 +25,13 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from classnorm.files import locked, make_folder, replacing
+from classnorm.io.files import locked, make_folder, replacing
 from classnorm.serve.errors import RequestError
 from classnorm.serve.settings import Limits
 
 if TYPE_CHECKING:
     from classnorm.scoring import Scorer
     from classnorm.serve.models import Served
-
-__all__ = ["Additions", "Gift", "Overlay", "Sessions", "Visit", "new_key"]
 
 _KEY = re.compile(r"[A-Za-z0-9_-]{43}")
 _KEPT = 64  # overlays in memory, with their scorers

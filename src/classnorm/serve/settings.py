@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from classnorm.errors import ConfigError
-from classnorm.files import cache_folder
-
-__all__ = ["Limits", "ServeSettings"]
+from classnorm.io.files import cache_folder
 
 _SHORTEST_TOKEN = 16
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from classnorm.late import late_names
+from classnorm.lazy import lazy_names
 from classnorm.training.context import FitContext, History, SharedWork
 from classnorm.training.device import Device, pick_device
 from classnorm.training.distributed import ALONE, Processes, joined
@@ -47,4 +47,12 @@ __all__ = [
     "train",
 ]
 
-__getattr__ = late_names(__name__, ".seeding", ".epochs", ".stored_rows", ".loop")  # they need PyTorch
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "epochs": "EpochLosses run_epochs",
+        "loop": "Batches gradient_step train",
+        "seeding": "seeded",
+        "stored_rows": "StoredRows",
+    },
+)  # they need PyTorch

@@ -14,9 +14,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from classnorm.errors import ConfigError, ModelError
-from classnorm.files import replacing
-
-__all__ = ["load_checkpoint", "save_checkpoint", "tensors_checksum"]
+from classnorm.io.files import replacing
 
 
 def tensors_checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:

@@ -16,8 +16,6 @@ from classnorm.training.distributed import ALONE, Processes
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["FitContext", "History", "SharedWork"]
-
 History = list[dict[str, float]]
 """One record per epoch: `epoch`, `loss`, `lr`, `seconds`, `cpu_seconds`."""
 

@@ -9,8 +9,6 @@ from classnorm.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Device", "pick_device"]
-
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
 

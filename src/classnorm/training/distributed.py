@@ -22,14 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.errors import ConfigError, TrainingError
-from classnorm.launch import launch
 from classnorm.training.device import Device, pick_device
+from classnorm.training.launch import launch
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch._C._distributed_c10d import Store
-
-__all__ = ["ALONE", "Processes", "is_first_to_fail", "joined"]
 
 _TIMEOUT = timedelta(minutes=10)  # processes that do the same work at the same time do not wait longer for each other
 _POLL = 0.05  # seconds

@@ -14,8 +14,6 @@ from classnorm.progress import Progress
 from classnorm.training.checkpoint import load_checkpoint, save_checkpoint
 from classnorm.training.context import FitContext, History
 
-__all__ = ["EpochLosses", "History", "run_epochs"]
-
 
 class EpochLosses(NamedTuple):
     """The losses of an epoch."""

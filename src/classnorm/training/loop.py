@@ -13,16 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from classnorm.progress import Progress
-from classnorm.training.context import FitContext
+from classnorm.training.context import FitContext, History
 from classnorm.training.distributed import ALONE, Processes
-from classnorm.training.epochs import EpochLosses, History, run_epochs
+from classnorm.training.epochs import EpochLosses, run_epochs
 from classnorm.training.precision import Precision, autocast, pick_dtype
 from classnorm.training.schedule import TrainingConfig, learning_rate, make_optimizer
 from classnorm.training.seeding import seeded
 from classnorm.training.stages import stage
 from classnorm.training.stored_rows import ShuffledPools, StoredRows
-
-__all__ = ["Batches", "gradient_step", "train"]
 
 _SCALE = 1024.0  # of losses in float16 at first; too large a scale costs a step, and is halved
 _NO_SCALING = torch.amp.GradScaler(enabled=False)

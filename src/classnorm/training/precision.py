@@ -17,8 +17,6 @@ from classnorm.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Precision", "autocast", "pick_dtype", "precision_notice"]
-
 Precision = Literal["float32", "float16", "bfloat16", "auto"]
 
 _AUTO: tuple[Precision, ...] = ("bfloat16", "float16")  # bfloat16 first: it has the range of float32

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-__all__ = ["Schedule", "TrainingConfig", "learning_rate", "make_optimizer"]
-
-
 Schedule = Literal["constant", "step", "steps", "cosine", "inverse"]
 
 

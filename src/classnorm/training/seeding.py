@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["seeded"]
-
 
 def seeded(seed: int, *stage: int, generator: torch.Generator | None = None) -> torch.Generator:
     """A CPU generator for a stage of a run, like an epoch or (task, epoch); reseeds `generator` if given."""

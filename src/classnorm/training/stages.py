@@ -9,8 +9,6 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Literal
 
-__all__ = ["Stage", "stage", "stage_seconds"]
-
 Stage = Literal["gather", "embedder", "logits", "backward", "optimizer"]
 
 _seconds: ContextVar[dict[Stage, float] | None] = ContextVar("seconds of stages", default=None)

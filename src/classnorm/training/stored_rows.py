@@ -15,12 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from classnorm.data.dataset import IntArray
-from classnorm.data.row_store import RowStore, read_ahead, row_blocks
+from classnorm.data.row_store import IntArray, RowStore, read_ahead, row_blocks
 from classnorm.training.distributed import ALONE, Processes
 from classnorm.training.seeding import seeded
-
-__all__ = ["ShuffledPools", "StoredRows"]
 
 _POOL_BYTES = 1 << 28  # of a pool; two are in memory at a time
 

@@ -17,9 +17,9 @@ from classnorm.continual.strategies.settings import (
 )
 from classnorm.continual.stream import TaskStream
 from classnorm.errors import unknown_name
-from classnorm.late import late_names
+from classnorm.lazy import lazy_names
 from classnorm.methods.settings.kernel import recorded_blocks
-from classnorm.plugins import Registry
+from classnorm.registry import Registry
 
 if TYPE_CHECKING:
     from classnorm.continual.strategies.strategy import GradientStrategy, Strategy, StreamProblem
@@ -41,7 +41,7 @@ __all__ = [
     "strategy_named",
 ]
 
-__getattr__ = late_names(__name__, ".strategy")  # it needs PyTorch
+__getattr__, __dir__ = lazy_names(__name__, {"strategy": "GradientStrategy Strategy StreamProblem"})  # it needs PyTorch
 
 _OWN: dict[str, tuple[str, type[StreamConfig]]] = {
     "sequential": (f"{__name__}.sequential:Sequential", ContinualConfig),

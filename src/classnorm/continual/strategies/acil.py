@@ -14,8 +14,6 @@ from torch import Tensor
 from classnorm.continual.strategies.random_features import RandomFeatureLearner, RandomFeatureStrategy
 from classnorm.methods.kernel import DescriptorKernel
 
-__all__ = ["ACIL"]
-
 
 class _Learner(RandomFeatureLearner):
     def prototypes(self, descriptors: Tensor, classes: Tensor | None = None) -> Tensor:

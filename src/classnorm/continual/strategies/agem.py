@@ -13,8 +13,6 @@ from torch import Tensor
 from classnorm.continual.strategies.memory import MemoryStrategy
 from classnorm.continual.strategies.settings import AGEMConfig
 
-__all__ = ["AGEM", "AGEMConfig", "project_"]
-
 
 class AGEM(MemoryStrategy):
     """The reference loss is over all classes of earlier tasks."""

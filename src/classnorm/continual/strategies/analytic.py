@@ -24,8 +24,6 @@ from classnorm.methods.kernel import DescriptorKernel, KernelModel, build, solve
 from classnorm.nn.geometry import FeatureMoments
 from classnorm.progress import OnProgress, Progress
 
-__all__ = ["Analytic", "AnalyticConfig", "KernelLearner"]
-
 _BLOCK = 4096  # rows added at once
 
 

@@ -14,8 +14,6 @@ from classnorm.continual.strategies.importance import ImportanceStrategy
 from classnorm.continual.strategies.settings import EWCConfig
 from classnorm.continual.strategies.strategy import GradientStrategy
 
-__all__ = ["EWC", "EWCConfig"]
-
 
 class EWC(ImportanceStrategy):
     """Importance is the diagonal of the empirical Fisher information: the mean squared gradient of the log-likelihood

@@ -14,8 +14,6 @@ from classnorm.continual.record import add_prefix, strip_prefix
 from classnorm.continual.strategies.settings import ImportanceConfig
 from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
 
-__all__ = ["ImportanceConfig", "ImportanceStrategy", "mean_over_gradients", "mean_over_rows"]
-
 _GRADIENTS = 1 << 25  # numbers in the gradients of the rows that are computed at once
 
 

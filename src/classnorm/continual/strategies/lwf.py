@@ -17,8 +17,6 @@ from classnorm.continual.strategies.settings import LwFConfig
 from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
 from classnorm.nn import cosine_logits
 
-__all__ = ["LwF", "LwFConfig"]
-
 
 class LwF(GradientStrategy):
     """Adds distillation · T² · KL(previous ‖ current), over the classes of earlier tasks."""

@@ -11,8 +11,6 @@ from classnorm.continual.strategies.importance import ImportanceStrategy
 from classnorm.continual.strategies.settings import MASConfig
 from classnorm.continual.strategies.strategy import GradientStrategy
 
-__all__ = ["MAS", "MASConfig"]
-
 
 class MAS(ImportanceStrategy):
     """Importance is the mean magnitude of the gradient of the outputs' squared norm; Ω ← decay · Ω + Ω_t."""

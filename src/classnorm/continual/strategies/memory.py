@@ -10,8 +10,6 @@ from torch import Tensor
 from classnorm.continual.strategies.settings import MemoryConfig
 from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
 
-__all__ = ["MemoryConfig", "MemoryStrategy"]
-
 
 class MemoryStrategy(GradientStrategy):
     """Remembers the row numbers of some rows of every task."""

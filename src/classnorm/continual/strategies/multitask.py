@@ -7,8 +7,6 @@ from torch import Tensor
 
 from classnorm.continual.strategies.strategy import GradientStrategy
 
-__all__ = ["Multitask"]
-
 
 class Multitask(GradientStrategy):
     """An epoch is a random sample of all rows so far, of the size of the task: other strategies take as many steps."""

@@ -23,8 +23,6 @@ from classnorm.methods.kernel import DescriptorKernel
 from classnorm.progress import OnProgress, Progress
 from classnorm.training import seeded
 
-__all__ = ["RandomFeatureLearner", "RandomFeatureStrategy"]
-
 _BLOCK = 1024  # rows expanded at once
 
 

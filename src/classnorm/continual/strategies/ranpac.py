@@ -18,8 +18,6 @@ from classnorm.continual.strategies.random_features import RandomFeatureLearner,
 from classnorm.continual.strategies.settings import RandomFeatureConfig
 from classnorm.methods.kernel import DescriptorKernel, ridge
 
-__all__ = ["RanPAC"]
-
 _MEANS_RIDGE = 0.1  # as in the method kernel
 
 

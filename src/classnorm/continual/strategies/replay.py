@@ -11,8 +11,6 @@ from torch import Tensor
 from classnorm.continual.strategies.memory import MemoryStrategy
 from classnorm.continual.strategies.settings import MemoryConfig
 
-__all__ = ["Replay"]
-
 
 class Replay(MemoryStrategy):
     """The batch and the remembered rows form one batch. Its softmax is over all classes seen so far, which the memory

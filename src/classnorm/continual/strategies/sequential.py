@@ -2,8 +2,6 @@
 
 from classnorm.continual.strategies.strategy import GradientStrategy
 
-__all__ = ["Sequential"]
-
 
 class Sequential(GradientStrategy):
     """Plain SGD."""

@@ -10,17 +10,6 @@ from classnorm.methods.settings.kernel import KernelConfig
 from classnorm.methods.settings.parts import GeometryConfig
 from classnorm.settings import added_setting, require
 
-__all__ = [
-    "AGEMConfig",
-    "AnalyticConfig",
-    "EWCConfig",
-    "ImportanceConfig",
-    "LwFConfig",
-    "MASConfig",
-    "MemoryConfig",
-    "RandomFeatureConfig",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryConfig(ContinualConfig):

@@ -25,8 +25,6 @@ from classnorm.errors import ConfigError
 from classnorm.progress import OnProgress
 from classnorm.training import EpochLosses, FitContext, gradient_step, make_optimizer, run_epochs, seeded
 
-__all__ = ["GradientStrategy", "Strategy", "StreamProblem"]
-
 
 @dataclass(frozen=True, eq=False)
 class StreamProblem:

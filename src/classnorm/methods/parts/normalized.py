@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from classnorm.methods.method import TrainingRows, ZeroShotModel
-from classnorm.methods.settings.parts import DescriptorConfig, NormalizedConfig
+from classnorm.methods.model import TrainingRows, ZeroShotModel
+from classnorm.methods.settings.parts import NormalizedConfig
 from classnorm.nn import AttributeNormalization
-
-__all__ = ["DescriptorConfig", "NormalizedConfig", "NormalizedModel"]
 
 
 class NormalizedModel(ZeroShotModel):

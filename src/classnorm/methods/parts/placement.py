@@ -10,12 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import RowSource
-from classnorm.methods.settings.parts import GeometryConfig
+from classnorm.methods.model import RowSource
 from classnorm.nn import FeatureGeometry, FeatureMoments
 from classnorm.training import ALONE, Processes, SharedWork, StoredRows
-
-__all__ = ["GeometryConfig", "placed_rows", "row_moments", "with_hubness"]
 
 _BLOCK = 1024  # rows mapped at a time, to keep temporaries in the cache
 _NEAREST = 3  # class means that determine the hubness of a class

@@ -13,12 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fit, Fitted, TrainingRows, ZeroShotModel
+from classnorm.methods.method import Fit, Fitted
+from classnorm.methods.model import TrainingRows, ZeroShotModel
 from classnorm.methods.settings.ranking import RankingConfig
 from classnorm.nn import AttributeNormalization, initialize_
 from classnorm.training import FitContext, train
-
-__all__ = ["BilinearModel", "FeatureNormalization", "RankingConfig", "build", "hinges", "ranking_fit"]
 
 RankingLoss = Callable[[Tensor, Tensor, float], Tensor]
 """(scores [b, n_classes], labels [b], margin) → scalar"""

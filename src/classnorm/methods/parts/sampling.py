@@ -10,8 +10,6 @@ from torch import Tensor
 from classnorm.nn import ClassSample, sample_classes
 from classnorm.training import seeded
 
-__all__ = ["ClassSampler"]
-
 _ALL_UP_TO = 2000  # seen classes, for `auto`
 _SAMPLE = 1024
 _STREAM = 1  # tells these draws from others of the same step

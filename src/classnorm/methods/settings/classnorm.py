@@ -8,13 +8,11 @@ from typing import Literal
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Recipes, TrainedMethodConfig, late_method
+from classnorm.methods.method import Recipes, TrainedMethodConfig, lazy_method
 from classnorm.methods.settings.parts import DescriptorConfig, GeometryConfig, ScaleConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import Distribution, HiddenNormalization, Initialization
 from classnorm.settings import added_setting, require
-
-__all__ = ["METHOD", "ClassNormConfig", "baseline", "best", "literal", "paper", "reference"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,4 +168,4 @@ GRID: Space = {  # the values of the paper's hyperparameter table
     "hidden": Choice((512, 1024, 2048)),
     "batch_size": Choice((128, 512)),
 }
-METHOD = late_method("classnorm", ClassNormConfig, RECIPES, SPACE, GRID, parallel=True)
+METHOD = lazy_method("classnorm", ClassNormConfig, RECIPES, SPACE, GRID, parallel=True)

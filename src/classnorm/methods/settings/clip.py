@@ -6,9 +6,7 @@ import json
 from dataclasses import dataclass
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import MethodConfig, Recipes, late_method
-
-__all__ = ["METHOD", "CLIPConfig", "pair_name", "reference", "unfit"]
+from classnorm.methods.method import MethodConfig, Recipes, lazy_method
 
 _ADVICE = (
     'clip compares images and text of one model: encode both with it, by `encoder="hf:ID"` and `text_encoder="hf:ID"`, '
@@ -53,4 +51,4 @@ def reference(dataset: ZeroShotDataset) -> CLIPConfig:
 
 
 RECIPES: Recipes = {"reference": reference}
-METHOD = late_method("clip", CLIPConfig, RECIPES, {}, {}, unfit=unfit)
+METHOD = lazy_method("clip", CLIPConfig, RECIPES, {}, {}, unfit=unfit)

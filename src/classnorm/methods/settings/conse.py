@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Recipes, TrainedMethodConfig, late_method
+from classnorm.methods.method import Recipes, TrainedMethodConfig, lazy_method
 from classnorm.methods.settings.parts import NormalizedConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalizationKind
 from classnorm.settings import require
 from classnorm.training import Schedule
-
-__all__ = ["METHOD", "ConSEConfig", "paper", "reference"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,4 +47,4 @@ SPACE: Space = {
     "lr": Range(2e-4, 5e-3, log=True),
 }
 GRID: Space = {"top": Choice((1, 5, 10, 20)), "epochs": Choice((10, 30))}
-METHOD = late_method("conse", ConSEConfig, RECIPES, SPACE, GRID, parallel=True)
+METHOD = lazy_method("conse", ConSEConfig, RECIPES, SPACE, GRID, parallel=True)

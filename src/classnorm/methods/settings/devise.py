@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from classnorm.methods.settings.ranking import RankingConfig, ranking_method
 
-__all__ = ["METHOD", "DeViSEConfig"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class DeViSEConfig(RankingConfig):

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import MethodConfig, Recipes, late_method
+from classnorm.methods.method import MethodConfig, Recipes, lazy_method
 from classnorm.methods.settings.parts import NormalizedConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import require
-
-__all__ = ["METHOD", "ESZSLConfig", "paper", "reference"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,4 +51,4 @@ GRID: Space = {  # part of the publication's grid of powers of ten
     "feature_penalty": Choice((1e2, 1e3, 1e4)),
     "descriptor_penalty": Choice((1.0, 10.0, 100.0)),
 }
-METHOD = late_method("eszsl", ESZSLConfig, RECIPES, SPACE, GRID)
+METHOD = lazy_method("eszsl", ESZSLConfig, RECIPES, SPACE, GRID)

@@ -8,13 +8,11 @@ from typing import Any
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Recipes, TrainedMethodConfig, late_method
+from classnorm.methods.method import Recipes, TrainedMethodConfig, lazy_method
 from classnorm.methods.settings.parts import GeometryConfig, ScaleConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import added_setting, require
 from classnorm.training import Schedule
-
-__all__ = ["METHOD", "KernelConfig", "recorded_blocks"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,4 +167,4 @@ GRID: Space = {
     "whitening": Choice((0.2, 0.35, 0.5)),
     "ridge": Choice((0.03, 0.1, 0.3)),
 }
-METHOD = late_method("kernel", KernelConfig, RECIPES, SPACE, GRID, parallel=True)
+METHOD = lazy_method("kernel", KernelConfig, RECIPES, SPACE, GRID, parallel=True)

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from classnorm.methods.method import TrainedMethodConfig
 from classnorm.nn import AttributeNormalizationKind
 from classnorm.settings import added_setting, require
-from classnorm.training import Precision, Schedule
+from classnorm.training import Precision
 
 if TYPE_CHECKING:
     from classnorm.nn import FeatureGeometry
-
-__all__ = ["DescriptorConfig", "EmbedderConfig", "EpisodeConfig", "GeometryConfig", "NormalizedConfig", "ScaleConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,27 +28,6 @@ class NormalizedConfig(DescriptorConfig):
 
     feature_normalization: AttributeNormalizationKind = "standardize"
     """Features: `unit` norm times √d_z, `unit-plain` without the factor, `standardize`, or `none`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmbedderConfig(TrainedMethodConfig, DescriptorConfig):
-    """Settings of a trained embedder."""
-
-    hidden: int = 1200
-    """Width of the embedder's hidden layers."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, at_least={"hidden": 1})
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpisodeConfig(EmbedderConfig):
-    """Settings of an embedder with optional class normalization."""
-
-    schedule: Schedule = "cosine"
-    class_norm: bool = False
-    """Class standardization before the embedder's last layer, and proper variance for that layer."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from classnorm.methods.method import Method, TrainedMethodConfig, late_method
+from classnorm.methods.method import Method, TrainedMethodConfig, lazy_method
 from classnorm.methods.settings.parts import DescriptorConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import require
-
-__all__ = ["RankingConfig", "ranking_method"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,4 +55,4 @@ def ranking_method(name: str, config: type[RankingConfig], **published: Any) -> 
     """The recipe `reference` is a short, untuned schedule; `paper` has the `published` settings."""
     paper = config(**(_PAPER | published))
     recipes = {"paper": lambda dataset: paper, "reference": lambda dataset: config()}
-    return late_method(name, config, recipes, SPACE, GRID, parallel=True)
+    return lazy_method(name, config, recipes, SPACE, GRID, parallel=True)

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import MethodConfig, Recipes, late_method
+from classnorm.methods.method import MethodConfig, Recipes, lazy_method
 from classnorm.methods.settings.parts import NormalizedConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import require
-
-__all__ = ["METHOD", "SAEConfig", "paper", "reference"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,4 +46,4 @@ GRID: Space = {
     "encoder_weight": Choice((0.03, 0.1, 0.3, 1.0)),
     "attribute_normalization": Choice(("unit", "standardize")),
 }
-METHOD = late_method("sae", SAEConfig, RECIPES, SPACE, GRID)
+METHOD = lazy_method("sae", SAEConfig, RECIPES, SPACE, GRID)

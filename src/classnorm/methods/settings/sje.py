@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from classnorm.methods.settings.ranking import RankingConfig, ranking_method
 
-__all__ = ["METHOD", "SJEConfig"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class SJEConfig(RankingConfig):

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Recipes, TrainedMethodConfig, late_method
+from classnorm.methods.method import Recipes, TrainedMethodConfig, lazy_method
 from classnorm.methods.settings.parts import NormalizedConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalizationKind
 from classnorm.settings import require
 from classnorm.training import Schedule
-
-__all__ = ["METHOD", "SynCConfig", "paper", "reference"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,4 +53,4 @@ def reference(dataset: ZeroShotDataset) -> SynCConfig:
 RECIPES: Recipes = {"paper": paper, "reference": reference}
 SPACE: Space = {"sigma": Range(0.5, 4.0, log=True), "penalty": Range(3e-5, 3e-3, log=True)}
 GRID: Space = {"sigma": Choice((0.5, 1.0, 2.0)), "penalty": Choice((1e-4, 3e-4, 1e-3))}
-METHOD = late_method("sync", SynCConfig, RECIPES, SPACE, GRID, parallel=True)
+METHOD = lazy_method("sync", SynCConfig, RECIPES, SPACE, GRID, parallel=True)

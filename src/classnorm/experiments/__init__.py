@@ -1,1 +1,0 @@
-"""Experiments: single runs, continual runs, searches and diagnoses, on a parallel engine."""

@@ -1,0 +1,1 @@
+"""Arrays, documents and files: everything untrusted is checked here, once."""

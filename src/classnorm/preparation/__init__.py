@@ -1,0 +1,34 @@
+"""Photos and words to a dataset: the one room where data and encoders meet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from classnorm.lazy import lazy_names
+from classnorm.preparation.describing import Descriptors, describe, join
+
+if TYPE_CHECKING:
+    from classnorm.preparation.block_outputs import BlockOutputs
+    from classnorm.preparation.extraction import Extraction, encode_images, extract_features, extract_folder
+    from classnorm.preparation.image_inputs import ImageInputs
+
+__all__ = [
+    "BlockOutputs",
+    "Descriptors",
+    "Extraction",
+    "ImageInputs",
+    "describe",
+    "encode_images",
+    "extract_features",
+    "extract_folder",
+    "join",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "block_outputs": "BlockOutputs",
+        "extraction": "Extraction encode_images extract_features extract_folder",
+        "image_inputs": "ImageInputs",
+    },
+)  # they need PyTorch

@@ -1,0 +1,219 @@
+"""Datasets from images and class descriptions. The result of each step is stored and reused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from classnorm.data import Split, ZeroShotDataset, load_bundle, save_bundle
+from classnorm.data.attribute_names import attributes_of_columns
+from classnorm.data.bundle import provenance_of, read_npz, texts
+from classnorm.data.descriptions import Descriptions, match_names, read_descriptions
+from classnorm.data.image_table import Images, ImageTable
+from classnorm.data.images import image_signature, read_images
+from classnorm.data.validation import stratified
+from classnorm.encoders import Encoder, Preprocessing
+from classnorm.errors import ConfigError, DataError
+from classnorm.io.files import locked
+from classnorm.preparation import describe
+from classnorm.progress import OnProgress
+from classnorm.results.run_folder import write_arrays
+
+if TYPE_CHECKING:
+    import torch
+
+HOLD_OUT = 0.2  # of the classes, by default if all have images
+_TEST_SEEN = 0.2  # of the images of each seen class
+_FEATURE_KEYS = ("features", "encoder", "images", "skipped")  # provenance of the features in a bundle
+_COMPARED = ("checksum", "provenance", "attribute_names")
+_BESIDE = 64  # folders looked at for features of the same images
+
+_THUMBNAIL = Preprocessing(96, 96, (0.0,) * 3, (1.0,) * 3)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A dataset of images."""
+
+    dataset: ZeroShotDataset
+    skipped: dict[str, str]  # file → why it cannot be read
+    is_new: bool  # false if the features come from an earlier call
+    images: Images  # one per row
+
+    def write_examples(self, folder: Path) -> None:
+        """Write a few test images of unseen classes to a run folder, for the report."""
+        positions = self.dataset.example_positions()
+        images = read_images(self.images, self.dataset.test_rows[positions].tolist(), _THUMBNAIL.pixels)
+        (folder / "examples.npz").unlink(missing_ok=True)  # may be from another split
+        examples = {int(p): image for p, image in zip(positions, images, strict=True) if not isinstance(image, str)}
+        if examples:
+            arrays = {"position": np.array(list(examples)), "image": np.stack(list(examples.values()))}
+            write_arrays(folder / "examples.npz", arrays)
+
+
+def joined_to(table: ImageTable, dataset: ZeroShotDataset, tell: Callable[[str], None]) -> ImageTable:
+    """Select the images of `dataset`, with its descriptors and split; `tell` is called with notices."""
+    joined = table.like(dataset)
+    if len(joined) < dataset.n_rows:
+        tell(f"{len(joined)} of the {dataset.n_rows} images of {dataset.name} are there")
+    if len(joined) < len(table):
+        tell(f"{len(table) - len(joined)} images are not of {dataset.name} and are left out")
+    return joined
+
+
+def described(
+    table: ImageTable,
+    descriptions: str | None,
+    text_encoder: str = "minilm",
+    templates: Sequence[str] = (),
+    *,
+    cache: Path | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> ImageTable:
+    """Add descriptors to a table. It gets the classes of `descriptions`, of which those without images are unseen.
+
+    Without `descriptions`, classes are described by the attributes of the table (as in CUB), or else by their names.
+    """
+    if descriptions is None and table.descriptors is not None:
+        return table
+    if descriptions is None:
+        content = Descriptions.of_names(table.class_names, table.name)
+    else:
+        content = read_descriptions(descriptions)
+    for notice in content.notices:
+        tell(notice)
+    positions = np.array(match_names(table.class_names, table.name, content.names, content.where), dtype=np.int64)
+    descriptors = describe(content, text_encoder, templates, cache=cache, tell=tell)
+    return replace(
+        table,
+        labels=positions[table.labels],
+        class_names=descriptors.names,
+        descriptors=descriptors.table,
+        provenance={**table.provenance, **descriptors.provenance},
+        attribute_names=attributes_of_columns(descriptors.columns, descriptors.provenance),
+    )
+
+
+def with_split(
+    table: ImageTable, hold_out: float | None = None, seed: int = 0, unseen: Sequence[str] = ()
+) -> ImageTable:
+    """Add a split to a table that has none.
+
+    Classes without images are unseen, and some of the others are held out as unseen to score them. A fifth of the
+    images of each seen class are test images.
+
+    Args:
+        hold_out: share of the classes with images to hold out; None for a fifth if every class has images, else 0.
+        unseen: names of the classes to hold out instead.
+    """
+    if table.split is not None:
+        if hold_out is not None or unseen:
+            raise ConfigError(
+                f"{table.name} brings a split of its own; leave out `{'unseen' if unseen else 'hold_out'}`"
+            )
+        return table
+    if unseen and hold_out is not None:
+        raise ConfigError("both `unseen` and `hold_out`; name the classes to hold out, or say how many")
+    if hold_out is not None and not 0 <= hold_out < 1:
+        raise ConfigError(f"`hold_out` is {hold_out}; it must be a share of the classes, from 0 to below 1")
+    present = np.unique(table.labels)
+    share = (HOLD_OUT if len(present) == len(table.class_names) else 0.0) if hold_out is None else hold_out
+    n_held_out = min(max(1, round(share * len(present))), len(present) - 2) if share and not unseen else 0
+    if n_held_out < 0 or (hold_out and not n_held_out):
+        raise DataError(f"{table.name}: {len(present)} classes have images; 3 are needed to hold one out, 2 to train")
+    generator = np.random.default_rng([seed, len(present)])
+    held_out = generator.permutation(present)[:n_held_out]
+    rows = generator.permutation(len(table))
+    if unseen:
+        held_out = np.array(match_names(list(dict.fromkeys(unseen)), "`unseen`", table.class_names, table.name))
+        if len(np.setdiff1d(present, held_out)) < 2:
+            raise DataError(f"{table.name}: `unseen` leaves fewer than 2 classes with images to train on")
+    is_unseen = np.isin(table.labels[rows], held_out)
+    train, test_seen = stratified(rows[~is_unseen], table.labels, _TEST_SEEN)
+    return replace(table, split=Split(train, test_seen, np.sort(rows[is_unseen])))
+
+
+def prepare(
+    table: ImageTable,
+    encoder: Encoder,
+    bundle: Path,
+    *,
+    hold_out: float | None = None,
+    unseen: Sequence[str] = (),
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    strict: bool = False,
+    progress: OnProgress | None = None,
+) -> Prepared:
+    """Build the dataset of a table with descriptors, and write it to the file `bundle`.
+
+    If this file, or the file of the same name in a folder beside its own, already contains features of the same images
+    by the same encoder, they are reused.
+    """
+
+    def finish(readable: ImageTable) -> ImageTable:
+        return with_split(readable, hold_out, seed, unseen)
+
+    finish(table)  # raises errors before hours are spent on features
+    beside = sorted(bundle.absolute().parent.parent.glob(f"*/{bundle.name}"))[:_BESIDE]
+    key = features_key(table, encoder)
+    is_new = not any(refreshed(table, key, bundle, finish, strict, source) for source in (bundle, *beside))
+    if is_new:
+        from classnorm.preparation.extraction import extract_features  # PyTorch
+
+        with locked(bundle):
+            extract_features(table, encoder, bundle, device=device, strict=strict, finish=finish, progress=progress)
+    dataset = load_bundle(bundle)
+    skipped = json.loads(dataset.provenance.get("skipped", "{}"))
+    readable = table.take(np.flatnonzero(~np.isin(table.files, list(skipped)))) if skipped else table
+    return Prepared(dataset, skipped, is_new, readable.images)
+
+
+def features_key(table: ImageTable, encoder: Encoder) -> tuple[str, str]:
+    """Identifies the features of these images by this encoder."""
+    return image_signature(table.images, range(len(table))), json.dumps(encoder.record())
+
+
+def refreshed(
+    table: ImageTable,
+    key: tuple[str, str],
+    bundle: Path,
+    finish: Callable[[ImageTable], ImageTable],
+    strict: bool,
+    source: Path,
+) -> bool:
+    """Whether the bundle `source` has the features with this key. If so, write `bundle` with them and with everything
+    else from the table."""
+    try:
+        content = read_npz(source, ("features", "image_files", "provenance"))
+        provenance = provenance_of(content, source)
+    except DataError:
+        return False
+    if key != (provenance.get("images"), provenance.get("encoder")) or (strict and "skipped" in provenance):
+        return False
+    # The images are the same, but their names need not be: they are relative to a folder or to a CSV file.
+    count = len(content["features"])
+    named = np.isin(table.files, texts(content["image_files"]))
+    rows = np.arange(count) if count == len(table) else np.flatnonzero(named)
+    if len(rows) != count:
+        return False
+    readable = finish(table.take(rows))
+    dataset = readable.dataset(
+        content["features"],
+        str(bundle),
+        provenance={**readable.provenance, **{key: provenance[key] for key in _FEATURE_KEYS if key in provenance}},
+        image_files=readable.files,
+        is_train=readable.is_train,
+    )
+    with suppress(DataError):
+        old = load_bundle(bundle)
+        if all(getattr(old, part) == getattr(dataset, part) for part in _COMPARED):
+            return True
+    save_bundle(dataset, bundle)
+    return True

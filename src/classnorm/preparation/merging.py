@@ -1,0 +1,129 @@
+"""Parts of an extraction, joined to one folder bundle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from classnorm.data import Split
+from classnorm.data.bundle import provenance_of, read_table, texts
+from classnorm.data.folder import TABLE, FolderWriter, is_folder_bundle, read_manifest, read_store, shards_of
+from classnorm.data.image_table import ImageTable
+from classnorm.errors import DataError
+from classnorm.preparation.dataset import with_split
+from classnorm.preparation.part import check_table
+from classnorm.progress import OnProgress, Progress
+
+_COMMON = {"images": "list of images", "encoder": "encoder", "split": "split settings", "of": "number of parts"}
+
+
+def merge(paths: Sequence[Path], out: Path, progress: OnProgress | None = None) -> ImageTable:
+    """Join the parts that `extract_folder` wrote to the folder bundle `out`; return its table.
+
+    The parts may be given in any order. They must be all parts of one extraction, each once.
+    """
+    ordered = _ordered(paths)
+    tables = [_table(path) for path in ordered]
+    _check_alike(ordered, tables)
+    table = _joined(tables)
+    split = read_manifest(ordered[0])["part"]["split"]
+    if split is not None:
+        table = with_split(table, split["hold_out"], split["seed"], split.get("unseen", ()))
+    check_table(table)
+    number, done = -1, 0
+    with FolderWriter(out) as writer:
+        for number, rows in enumerate(chain.from_iterable(map(shards_of, ordered))):
+            writer.write(number, rows)
+            done += len(rows)
+            if progress:
+                progress(Progress(done, len(table)))
+        writer.finish(table, number + 1)
+    return table
+
+
+def _ordered(paths: Sequence[Path]) -> list[Path]:
+    """The folders in the order of their parts."""
+    parts: dict[int, Path] = {}
+    total = 0
+    for path in paths:
+        if not is_folder_bundle(path):
+            raise DataError(f"{path}: not a folder that classnorm extract has completed; extract that part again")
+        part = read_manifest(path).get("part")
+        if part is None:
+            raise DataError(f"{path}: is a whole dataset, not a part; parts are made by extract with `shard`")
+        number, total = int(part["number"]), int(part["of"])
+        if number in parts:
+            raise DataError(f"{path}: is part {number} of {total}, and so is {parts[number]}; give each part once")
+        parts[number] = path
+    missing = [number for number in range(1, total + 1) if number not in parts]
+    if missing:
+        which = f"part{'s' * (len(missing) > 1)} {', '.join(map(str, missing[:5]))}{', …' * (len(missing) > 5)}"
+        raise DataError(f"{which} of {total} missing; give the folders of all parts")
+    return [parts[number] for number in sorted(parts)]
+
+
+def _check_alike(paths: Sequence[Path], tables: Sequence[ImageTable]) -> None:
+    """Raise if two parts are not of one extraction."""
+    first, stores = read_manifest(paths[0])["part"], [read_store(path) for path in paths]
+    for path, table, store in zip(paths, tables, stores, strict=True):
+        part = read_manifest(path)["part"]
+        other = [text for key, text in _COMMON.items() if part.get(key) != first.get(key)]
+        if table.class_names != tables[0].class_names:
+            other.append("classes")
+        if not np.array_equal(*(_descriptors(t) for t in (table, tables[0]))):
+            other.append("descriptors")
+        if (store.shape[1], store.dtype) != (stores[0].shape[1], stores[0].dtype):
+            other.append("precision")
+        if other:
+            raise DataError(f"{path}: has another {other[0]} than {paths[0]}; extract all parts with the same settings")
+
+
+def _descriptors(table: ImageTable) -> Any:
+    return np.zeros(0) if table.descriptors is None else table.descriptors
+
+
+def _table(path: Path) -> ImageTable:
+    content = read_table(path / TABLE, whole=False)
+    rows = [content.get(f"{part}_idx") for part in ("train", "test_seen", "test_unseen")]
+    return ImageTable(
+        "".join(texts(content["name"])) if "name" in content else path.name,
+        tuple(texts(content["image_files"])) if "image_files" in content else (),
+        content["labels"],
+        tuple(texts(content["class_names"])),
+        is_train=content.get("is_train"),
+        descriptors=content.get("descriptors"),
+        split=None if any(part is None for part in rows) else Split(*rows),  # type: ignore[arg-type]
+        provenance=provenance_of(content, path),
+        attribute_names=tuple(texts(content["attribute_names"])) if "attribute_names" in content else None,
+    )
+
+
+def _joined(tables: Sequence[ImageTable]) -> ImageTable:
+    """One table of all rows."""
+    starts = np.cumsum([0, *map(len, tables)])[:-1]
+    splits = [table.split for table in tables]
+    split = None
+    if None not in splits:
+        names = ("train", "test_seen", "test_unseen")
+        shifted = [[s.parts[name] + start for s, start in zip(splits, starts, strict=True) if s] for name in names]
+        split = Split(*(np.concatenate(rows) for rows in shifted))
+    is_train = [table.is_train for table in tables if table.is_train is not None]
+    skipped: dict[str, str] = {}
+    for table in tables:
+        skipped |= json.loads(table.provenance.get("skipped", "{}"))
+    images = hashlib.sha256("".join(table.provenance.get("images", "") for table in tables).encode()).hexdigest()
+    return replace(
+        tables[0],
+        files=tuple(chain.from_iterable(table.files for table in tables)),
+        labels=np.concatenate([table.labels for table in tables]),
+        is_train=np.concatenate(is_train) if len(is_train) == len(tables) else None,
+        split=split,
+        provenance=tables[0].provenance | {"images": images} | ({"skipped": json.dumps(skipped)} if skipped else {}),
+    )

@@ -1,0 +1,256 @@
+"""Continual experiments (stream, strategy, seed) and their runs."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from classnorm.continual import StreamConfig, TaskStream
+from classnorm.continual.arrivals import PLAIN, Arrivals
+from classnorm.data import ZeroShotDataset
+from classnorm.data.images import files_below
+from classnorm.encoders import load_encoder
+from classnorm.errors import ConfigError, DataError
+from classnorm.io.files import cache_folder, digest, locked_folder, make_folder, write_json
+from classnorm.metrics import calibration_curves, continual_scores, side_scores
+from classnorm.progress import OnProgress
+from classnorm.results.numbers import json_number
+from classnorm.results.run_folder import CHECKPOINT, RESULT, Result, new_run, result_file
+from classnorm.runs.experiment import dataset_record, versions
+from classnorm.training import Device, pick_device
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from classnorm.continual import StreamResult
+    from classnorm.preparation import BlockOutputs, ImageInputs
+
+BIASES = np.linspace(-0.1, 0.3, 81)
+"""Biases of the seen cosines for which every run records scores."""
+_FROM_SCRATCH = {"lr": 0.02, "encoder_lr": 0.1, "batch_size": 16, "grad_clip": 1.0, "epochs": 8}
+"""Chosen on the first 2 of 5 tasks of glyphs-light. Rates this high need clipping, or training diverges at once."""
+
+
+@dataclass(frozen=True)
+class ImageMode:
+    """Learn from images with an encoder that is fine-tuned, instead of from features."""
+
+    encoder: str
+    size: int | None = None
+    """Side of the images in pixels; None is the encoder's default."""
+    folder: Path | None = None
+    """Folder of the dataset's image files; not needed if the dataset contains its images."""
+    weights: Path | None = None
+    """File of the encoder's weights, instead of its own."""
+    freeze_blocks: int = 0
+    """Number of early blocks of the encoder that are not trained; their outputs are computed once."""
+
+    def load(
+        self, dataset: ZeroShotDataset, seed: int, device: torch.device, progress: OnProgress | None = None
+    ) -> tuple[nn.Module, ImageInputs | BlockOutputs]:
+        """The part of the encoder that is trained, initialized by the seed if not pretrained, and its inputs: decoded
+        images, or the outputs of the frozen blocks."""
+        if dataset.images is None and (self.folder is None or dataset.image_files is None):
+            raise DataError(f"{dataset.name}: has no images; name the folder of its image files with `images=DIR`")
+        import torch
+
+        from classnorm.preparation import BlockOutputs, ImageInputs
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            encoder = load_encoder(self.encoder, self.size, self.weights)
+        encoder.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if self.folder is not None and dataset.image_files is not None:
+            files = files_below(self.folder, dataset.image_files)
+            images = ImageInputs(files, encoder.preprocessing, device=device, cache=cache_folder())
+        else:
+            assert dataset.images is not None
+            images = ImageInputs(dataset.images, encoder.preprocessing, device=device)
+        if not self.freeze_blocks:
+            return encoder.module, images
+        return BlockOutputs.of(images, encoder, self.freeze_blocks, cache_folder(), progress)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings for an encoder trained from scratch; the defaults suit pretrained ones."""
+        return dict(_FROM_SCRATCH) if self.encoder.startswith("convnet") else {}
+
+    def key(self) -> list[Any]:
+        parts: list[Any] = [self.encoder, self.size]
+        if self.weights is not None:
+            parts.append(_checksum(self.weights))
+        return [*parts, self.freeze_blocks] if self.freeze_blocks else parts
+
+
+def _checksum(weights: Path) -> str:
+    """SHA-256 of a file of weights, or of all files of a folder, such as the shards beside a `model.json`."""
+    folder = weights.parent if weights.suffix == ".json" else weights
+    checksum = hashlib.sha256()
+    for file in sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else [weights]:
+        with file.open("rb") as content:
+            checksum.update(hashlib.file_digest(content, "sha256").digest())
+    return checksum.hexdigest()
+
+
+@dataclass(frozen=True)
+class ContinualExperiment:
+    """A strategy on a part of a stream. Equal experiments give equal results."""
+
+    dataset: ZeroShotDataset
+    strategy: str
+    config: StreamConfig
+    seed: int = 0
+    """Determines the order of classes, the initial weights and the batches."""
+    tasks: int | tuple[int, ...] | None = None
+    part: tuple[int, int | None] = (0, None)
+    arrivals: Arrivals = PLAIN
+    images: ImageMode | None = None
+    """None learns from the dataset's features."""
+    chosen: dict[str, Any] | None = None
+    """`settings`: names of the settings that validation tasks chose, and `by`: the score they were chosen by."""
+    marker = RESULT
+
+    @cached_property
+    def stream(self) -> TaskStream:
+        return TaskStream.make(self.dataset, self.tasks, self.seed, arrivals=self.arrivals).part(*self.part)
+
+    @cached_property
+    def name(self) -> str:
+        """Name of its folder; identifies everything that determines the result."""
+        document = [self.dataset.checksum, self.stream.checksum, self.strategy, self.config.as_dict(), self.seed]
+        document += self.images.key() if self.images else []
+        return digest(document)[:16]
+
+    def run(self, folder: Path) -> None:
+        """Run as a task of the engine."""
+        run_continual(self, folder, resume=True)
+
+
+def run_continual(
+    experiment: ContinualExperiment,
+    folder: Path,
+    *,
+    device: Device = "auto",
+    resume: bool = False,
+    progress: OnProgress | None = None,
+    command: str = "",
+    label: str = "",
+) -> Result:
+    """Run an experiment and write the result to a folder.
+
+    With `resume`, a finished run of the same experiment is read instead, and an interrupted one continues after its
+    last finished task.
+    """
+    with locked_folder(folder):
+        if resume and result_file(folder).is_file() and (result := _read(experiment, folder)):
+            shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # of a process killed at the very end
+            return result
+        import torch
+
+        from classnorm.continual import run_stream
+
+        where = pick_device(device)
+        images = experiment.images
+        encoder, inputs = images.load(experiment.dataset, experiment.seed, where, progress) if images else (None, None)
+        # A run of version 0.1 was interrupted in the folder itself.
+        is_old = resume and not (folder / CHECKPOINT).is_dir() and (folder / "state.safetensors").is_file()
+        work = folder if is_old else make_folder(folder / CHECKPOINT)
+        outcome = run_stream(
+            experiment.stream,
+            experiment.strategy,
+            experiment.config,
+            experiment.seed,
+            device=where,
+            folder=work,
+            resume=resume,
+            progress=progress,
+            encoder=encoder,
+            inputs=inputs,
+        )
+        document = _document(experiment, outcome) | {
+            "image_size": inputs.size if inputs else None,
+            "freeze_blocks": images.freeze_blocks if images else 0,
+            "device": str(where),
+            "threads": torch.get_num_threads(),
+            "versions": versions(),
+            "command": command,
+            **({"label": label} if label else {}),
+        }
+        if work == folder:
+            write_json(folder / RESULT, document)
+            for file in work.glob("logits-*.npy"):
+                file.unlink()  # the result has the scores
+        else:
+            with new_run(folder) as new:
+                shutil.copyfile(work / "state.safetensors", new / "state.safetensors")
+                write_json(new / RESULT, document)
+            shutil.rmtree(work, ignore_errors=True)
+        return Result(folder, document)
+
+
+def _read(experiment: ContinualExperiment, folder: Path) -> Result | None:
+    """Read a finished run; one of version 0.1 gets the file name that the engine looks for.
+
+    None if the experiment was interrupted while it was to replace that run.
+    """
+    result = Result.read(folder)
+    if result.document.get("key") != experiment.name:
+        if (folder / CHECKPOINT).is_dir():
+            return None
+        raise ConfigError(f"{folder}: holds a finished run with other settings; choose another folder")
+    if result_file(folder).name != RESULT:
+        write_json(folder / RESULT, result.document)
+    return result
+
+
+def _document(experiment: ContinualExperiment, outcome: StreamResult) -> dict[str, Any]:
+    stream = experiment.stream
+    scores = continual_scores(outcome.history, stream.test_labels, stream.tasks)
+    return {
+        "kind": "stream",
+        "key": experiment.name,
+        "dataset": dataset_record(experiment.dataset),
+        "stream": {
+            "tasks": [len(task) for task in stream.tasks],
+            "checksum": stream.checksum,
+            "image_split": stream.split,
+            "part": list(experiment.part),
+            "arrivals": stream.arrivals.changed(),
+        },
+        "encoder": experiment.images.encoder if experiment.images else None,
+        "strategy": experiment.strategy,
+        "config": asdict(experiment.config),
+        "chosen": experiment.chosen,
+        "seed": experiment.seed,
+        "average": "class",
+        "scores": {name: json_number(value) for name, value in scores.summary().items()},
+        "per_task": [{name: json_number(value) for name, value in step.items()} for step in scores.per_task],
+        **_bias_curves(stream, outcome, experiment.config.bias),
+        "matrix": [[json_number(value) for value in row] for row in scores.matrix.tolist()],
+        "train_seconds": round(outcome.train_seconds, 3),
+        "stored_bytes": outcome.stored_bytes,
+        "rows_passed": outcome.rows,
+    }
+
+
+def _bias_curves(stream: TaskStream, result: StreamResult, bias: float) -> dict[str, Any]:
+    """`bias_curve`: mUA, mH, and mSA without the last step, which has no unseen classes, at each bias of the seen
+    cosines. On validation tasks it chooses the bias; elsewhere it only shows the effect of other values.
+
+    `oracle_mH`: mH with the best bias of each step, chosen on the test rows, an upper bound for any choice.
+    """
+    steps = list(enumerate(result.history))[1:-1]  # step 0 is before the first task
+    sides = [side_scores(logits, stream.test_labels, stream.seen(step)) for step, logits in steps]
+    if not sides:
+        return {"bias_curve": {}, "oracle_mH": None}
+    shifts = result.learner.scale * (BIASES - bias)
+    curve = calibration_curves(sides, "bias", shifts).rounded() | {"value": np.round(BIASES, 4).tolist()}
+    best = [float(calibration_curves([side], "bias", shifts).harmonic.max()) for side in sides]
+    return {"bias_curve": curve, "oracle_mH": json_number(float(np.mean(best)))}

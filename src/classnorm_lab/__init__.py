@@ -1,0 +1,1 @@
+"""The laboratory: the paper regenerated, and every other system of its tables."""

@@ -1,0 +1,56 @@
+"""The catalog of tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from classnorm.results.artifact import Artifact
+from classnorm_lab.paper.beyond import beyond, measure_beyond
+from classnorm_lab.paper.czsl import czsl_curves, czsl_table, measure_czsl_curves, measure_czsl_table
+from classnorm_lab.paper.czsl_images import czsl_images, measure_czsl_images
+from classnorm_lab.paper.figures import FIGURES
+from classnorm_lab.paper.leaderboard import leaderboard, measure_leaderboard
+from classnorm_lab.paper.paper_table import measure_table, table_artifact
+from classnorm_lab.paper.reproduction import Reproduction
+from classnorm_lab.paper.table_specs import TABLES
+from classnorm_lab.paper.training_cost import (
+    hyperparameters,
+    measure_hyperparameters,
+    measure_training_time,
+    training_time,
+)
+
+
+@dataclass(frozen=True)
+class Item:
+    kind: str
+    title: str
+    measure: Callable[[Reproduction], dict[str, Any]]
+    """Run what is not finished, and return the numbers, as JSON."""
+    present: Callable[[Mapping[str, Any]], Artifact]
+    """Tables, plots and verdicts from the numbers."""
+    needs_features: bool = True
+    """Whether attributes alone do not suffice."""
+
+    def make(self, reproduction: Reproduction) -> Artifact:
+        return self.present(self.measure(reproduction))
+
+
+CATALOG: dict[str, Item] = {
+    **{
+        name: Item("table", spec.title, partial(measure_table, spec), partial(table_artifact, spec))
+        for name, spec in TABLES.items()
+    },
+    "training-time": Item("table", "Training time", measure_training_time, training_time),
+    "hyperparameters": Item("table", "Hyperparameters", measure_hyperparameters, hyperparameters),
+    "leaderboard": Item("table", "Every method, one protocol", measure_leaderboard, leaderboard),
+    "beyond": Item("table", "Beyond the paper: ablations", measure_beyond, beyond),
+    **{n: Item("figure", spec.title, spec.measure, spec.present, spec.needs_features) for n, spec in FIGURES.items()},
+    "czsl-table": Item("table", "Continual zero-shot learning", measure_czsl_table, czsl_table),
+    "czsl-curves": Item("figure", "Continual zero-shot learning, task by task", measure_czsl_curves, czsl_curves),
+    "czsl-images": Item("table", "Continual zero-shot learning from images", measure_czsl_images, czsl_images),
+}
+"""Name → table or figure, in the order of the page."""

@@ -1,0 +1,93 @@
+"""Normality, correlations and histograms of attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from classnorm.data import read_splits
+from classnorm.results.artifact import Artifact
+from classnorm.results.verdicts import Verdict, judge_bounds
+from classnorm_lab.diagnoses import attribute_distribution
+from classnorm_lab.diagnoses.attributes import AttributeStatistics, attribute_statistics
+from classnorm_lab.diagnoses.curves import rounded
+from classnorm_lab.paper.figures.figure import benchmarks_and_apy, without_repeats
+from classnorm_lab.paper.reproduction import Reproduction
+
+
+def measure_attributes(reproduction: Reproduction) -> dict[str, Any]:
+    """Statistics of all available attributes; image features are not needed."""
+    tables, missing = [], []
+    for benchmark in benchmarks_and_apy(reproduction):
+        dataset = benchmark.name.partition(":")[0] if not benchmark.descriptors else benchmark.name
+        if benchmark.folder and not benchmark.descriptors:
+            table = read_splits(benchmark.folder, "original_att")[1]
+        elif benchmark.missing:
+            missing.append(benchmark.setting.missing)
+            continue
+        else:
+            table = benchmark.dataset.descriptors
+        tables.append((benchmark.name, table, (dataset, table)))
+    kept, repeats = without_repeats(tables)
+    is_raw = any(benchmark.folder for benchmark in reproduction.benchmarks)
+    return {
+        "source": "Raw attributes (original_att)" if is_raw else "Class descriptors",
+        "statistics": {name: _as_json(attribute_statistics(table)) for name, table in kept},
+        "notes": repeats + missing,
+    }
+
+
+def _as_json(statistics: AttributeStatistics) -> dict[str, Any]:
+    return {
+        name: rounded(value) if isinstance(value, np.ndarray) else value for name, value in asdict(statistics).items()
+    }
+
+
+def _of_json(document: Mapping[str, Any]) -> AttributeStatistics:
+    values: dict[str, Any] = {n: np.array(v) if isinstance(v, list) else v for n, v in document.items()}
+    return AttributeStatistics(**values)
+
+
+def normality(numbers: Mapping[str, Any]) -> Artifact:
+    def verdict(dataset: str, statistics: AttributeStatistics) -> Verdict:
+        share = statistics.share_not_normal
+        claim = "Attributes are not normal (rejected at 5 % for more than half of them)"
+        return Verdict(claim, dataset, f"rejected for {100 * share:.0f} %", judge_bounds([share], low=0.5))
+
+    return _figure(numbers, attribute_distribution.normality, verdict)
+
+
+def correlations(numbers: Mapping[str, Any]) -> Artifact:
+    def verdict(dataset: str, statistics: AttributeStatistics) -> Verdict:
+        correlation, chance = float(np.mean(statistics.correlation)), statistics.chance_correlation
+        return Verdict(
+            "Attributes are not independent (mean absolute correlation over 1.2 times that of independent ones)",
+            dataset,
+            f"{correlation:.3f} against {chance:.3f}",
+            judge_bounds([correlation / chance], low=1.2),
+        )
+
+    return _figure(numbers, attribute_distribution.correlations, verdict)
+
+
+def histograms(numbers: Mapping[str, Any]) -> Artifact:
+    def verdict(dataset: str, statistics: AttributeStatistics) -> Verdict:
+        skewed = float(np.mean(statistics.skewness > 0.5))
+        claim = "Standardized attributes are skewed to the right (skewness over 0.5 for most)"
+        return Verdict(claim, dataset, f"{100 * skewed:.0f} % of the attributes", judge_bounds([skewed], low=0.5))
+
+    return _figure(numbers, attribute_distribution.histograms, verdict)
+
+
+def _figure(
+    numbers: Mapping[str, Any],
+    diagnosis: Callable[..., Artifact],
+    verdict: Callable[[str, AttributeStatistics], Verdict],
+) -> Artifact:
+    statistics = {name: _of_json(document) for name, document in numbers["statistics"].items()}
+    artifact = diagnosis(statistics, numbers["source"])
+    verdicts = [verdict(f"{name}, {len(s.chi2)} attributes", s) for name, s in statistics.items()]
+    return replace(artifact, verdicts=verdicts, notes=[*artifact.notes, *numbers["notes"]])

@@ -1,0 +1,103 @@
+"""The specification of a figure, its datasets, and the diagnoses that figures share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from classnorm.data import ZeroShotDataset, simulate
+from classnorm.results.artifact import Artifact
+from classnorm_lab.diagnoses.diagnosis import Diagnosis, diagnose
+from classnorm_lab.paper.benchmarks import Benchmark
+from classnorm_lab.paper.published import PAPER_BENCHMARKS
+from classnorm_lab.paper.reproduction import Reproduction
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    """A figure of the paper."""
+
+    name: str
+    title: str
+    conclusion: str
+    """What the paper concludes from it."""
+    measure: Callable[[Reproduction], dict[str, Any]]
+    """Returns the numbers, as JSON."""
+    draw: Callable[[Mapping[str, Any]], Artifact]
+    """Draws the numbers; the name, title and text of the figure come from this specification."""
+    needs_features: bool = False
+    """Whether it needs real features; others simulate them, or need attributes only."""
+
+    def present(self, numbers: Mapping[str, Any]) -> Artifact:
+        return replace(self.draw(numbers), name=self.name, title=self.title, text=self.conclusion, data=dict(numbers))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Data for a figure: an available dataset, or real attributes with simulated features."""
+
+    label: str
+    dataset: ZeroShotDataset
+    seeds: int
+    is_real: bool
+
+
+def samples(reproduction: Reproduction) -> tuple[list[Sample], list[str]]:
+    """Data for a figure, and notes on what is not among them. Simulated data have one seed."""
+    real, simulated = [], []
+    for benchmark in reproduction.benchmarks:
+        if not benchmark.missing:
+            real.append(Sample(benchmark.label, benchmark.dataset, reproduction.effort.seeds, True))
+        elif benchmark.folder:
+            dataset = simulate(benchmark.folder)
+            simulated.append((benchmark.name, dataset.descriptors, Sample(dataset.name, dataset, 1, False)))
+    kept, notes = without_repeats(simulated)
+    absent = [b.setting.missing for b in reproduction.benchmarks if b.missing and not b.folder]
+    return [*real, *kept], notes + absent
+
+
+Entry = TypeVar("Entry")
+
+
+def without_repeats(entries: Sequence[tuple[str, npt.ArrayLike, Entry]]) -> tuple[list[Entry], list[str]]:
+    """The entries (dataset, attributes, entry) whose attributes no earlier one has, and notes on the others."""
+    kept: list[tuple[str, npt.ArrayLike, Entry]] = []
+    notes = []
+    for name, attributes, entry in entries:
+        same = next((other for other, known, _ in kept if np.array_equal(known, attributes)), None)
+        if same is None:
+            kept.append((name, attributes, entry))
+        else:
+            notes.append(f"{name} has the attributes of {same}, so it is counted once.")
+    return [entry for _, _, entry in kept], notes
+
+
+Key = TypeVar("Key", bound=tuple[Any, ...])
+
+
+def run_diagnoses(reproduction: Reproduction, stage: str, tasks: Mapping[Key, Diagnosis]) -> dict[Key, Any]:
+    """Run the diagnoses that are not finished, and return the numbers of all."""
+    return diagnose(tasks, reproduction.runs, reproduction.engine, reproduction.announce(stage))
+
+
+def records(summaries: Mapping[Key, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Summaries by key, as JSON."""
+    return [{"key": list(key), **summary} for key, summary in summaries.items()]
+
+
+def keyed(documents: Sequence[Mapping[str, Any]]) -> dict[Any, dict[str, Any]]:
+    """The inverse of `records`."""
+    return {tuple(d["key"]): {name: value for name, value in d.items() if name != "key"} for d in documents}
+
+
+def benchmarks_and_apy(reproduction: Reproduction) -> list[Benchmark]:
+    """The benchmarks and aPY, which the paper uses only in its figures of attributes."""
+    paper = [b for b in reproduction.benchmarks if isinstance(b.source, Path) and b.name in PAPER_BENCHMARKS]
+    folders = dict.fromkeys(Path(benchmark.source).parent / "APY" for benchmark in paper)
+    apy = [Benchmark("APY", folder, missing=f"APY: put res101.mat into {folder}") for folder in folders]
+    return [*reproduction.benchmarks, *apy]

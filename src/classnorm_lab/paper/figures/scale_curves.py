@@ -1,0 +1,91 @@
+"""Scores against the scale of the seen logits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from classnorm.methods.settings.classnorm import reference
+from classnorm.results.artifact import Artifact, Plot, Series, Table
+from classnorm.results.numbers import mean, number_text
+from classnorm.results.verdicts import Verdict, judge_bounds
+from classnorm_lab.diagnoses.curves import rounded
+from classnorm_lab.diagnoses.diagnosis import Diagnosis
+from classnorm_lab.diagnoses.seen_scales import SCALES
+from classnorm_lab.paper.benchmarks import Benchmark
+from classnorm_lab.paper.figures.figure import run_diagnoses
+from classnorm_lab.paper.measured import Setting
+from classnorm_lab.paper.reproduction import Reproduction
+
+_PAPER_SCALES = {"SUN": 0.95, "CUB": 1.0, "AWA1": 0.95, "AWA2": 0.95}
+_SCORES = {"harmonic": "H", "unseen": "U", "seen": "S"}
+_PARTS = ("validation", "test")
+_NOTE = (
+    "Both curves come from one training without the validation rows: 50, 30, 5 and 5 pseudo-unseen classes on SUN, "
+    "CUB, AwA1 and AwA2 (elsewhere a fifth of the seen classes) and as many rows of the other classes are held out. "
+    "The held-out classes do not compete on the test set."
+)
+
+
+def measure_seen_scales(reproduction: Reproduction) -> dict[str, Any]:
+    """U, S and H against the scale s, on validation and test rows, for every seed."""
+    benchmarks = [
+        benchmark
+        for benchmark in reproduction.available
+        if len(benchmark.dataset.split.test_unseen) and len(benchmark.dataset.split.test_seen)
+    ]
+    seeds = range(reproduction.effort.seeds)
+    tasks = {(b.name, seed): _task(reproduction, b, seed) for b in benchmarks for seed in seeds}
+    curves = run_diagnoses(reproduction, "seen-scales", tasks)
+    return {
+        "settings": [asdict(benchmark.setting) for benchmark in reproduction.benchmarks],
+        "scales": list(SCALES),
+        "curves": {b.name: [curves[b.name, seed] for seed in seeds] for b in benchmarks},
+    }
+
+
+def seen_scales(numbers: Mapping[str, Any]) -> Artifact:
+    settings = [Setting(**setting) for setting in numbers["settings"]]
+    plots, verdicts, rows = [], [], []
+    for number, setting in enumerate(s for s in settings if s.name in numbers["curves"]):
+        runs = numbers["curves"][setting.name]
+        plots.append(_plot(number, setting, runs))
+        validation, test = (SCALES[int(_mean_curve(runs, part, "harmonic").argmax())] for part in _PARTS)
+        gains = [max(run["test"]["harmonic"]) - run["test"]["harmonic"][SCALES.index(1.0)] for run in runs]
+        rows.append([setting.label, f"{validation:g}", f"{test:g}", number_text(mean(gains))])
+        verdicts += _verdicts(setting, validation, test)
+    header = ["data", "best s on validation", "best s on test", "gain in H on test by the best s"]
+    title = "Best scales, mean curves over seeds (test curves are never used for selection)"
+    notes = [_NOTE, *(setting.missing for setting in settings if setting.missing)]
+    return Artifact("seen-scales", "", "", [Table.of(title, header, rows)], plots, verdicts, notes)
+
+
+def _task(reproduction: Reproduction, benchmark: Benchmark, seed: int) -> Diagnosis:
+    config = reference(benchmark.dataset).replace(**reproduction.changes(benchmark, "classnorm", "reference"))
+    return Diagnosis(benchmark.dataset, "seen-scales", config, {"seed": seed})
+
+
+def _mean_curve(runs: Sequence[Any], part: str, score: str) -> Any:
+    return np.mean([run[part][score] for run in runs], axis=0)
+
+
+def _plot(number: int, setting: Setting, runs: Sequence[Any]) -> Plot:
+    series = [
+        Series(f"{name}, {part}", name, list(SCALES), rounded(_mean_curve(runs, part, score)), variant=part)
+        for part in _PARTS
+        for score, name in _SCORES.items()
+    ]
+    title = f"{setting.label}: scores against the seen scale"
+    return Plot(f"seen-scales-{number}", "lines", title, "scale s: seen scores × s", "accuracy (%)", series)
+
+
+def _verdicts(setting: Setting, validation: float, test: float) -> list[Verdict]:
+    if setting.paper not in _PAPER_SCALES:
+        return []
+    scale = _PAPER_SCALES[setting.paper]
+    claim = f"The best scale on validation is about {scale:g}, as in the paper (± 0.05)"
+    measured = f"{validation:g} on validation, {test:g} on test"
+    return [Verdict(claim, setting.label, measured, judge_bounds([validation], scale - 0.05, scale + 0.05))]

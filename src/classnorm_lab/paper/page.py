@@ -1,0 +1,143 @@
+"""The page of a reproduction, generated from stored numbers: one JSON file per table or figure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+from classnorm.errors import DataError
+from classnorm.io.documents import read_json
+from classnorm.io.files import replacing, write_text
+from classnorm.report.artifacts import markdown_page
+from classnorm.report.draw import draw
+from classnorm.report.plots import png
+from classnorm.results.artifact import Artifact
+from classnorm_lab.paper.answer import short_answer
+from classnorm_lab.paper.catalog import CATALOG
+from classnorm_lab.paper.measured import SeedRuns
+
+TITLE = "Class Normalization for (Continual)? Generalized Zero-Shot Learning: the paper, regenerated"
+_FORMAT = "classnorm-numbers"
+_TEXT = "introduction.md"  # what a person adds
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of a table or figure, and the arguments of the command that measured them."""
+
+    name: str
+    arguments: str
+    numbers: Mapping[str, Any]
+
+    def present(self) -> Artifact:
+        return CATALOG[self.name].present(self.numbers)
+
+
+def write_numbers(folder: Path, made: Numbers) -> None:
+    """Write NAME.json, with one record per line."""
+    head = f'"format": "{_FORMAT}",\n"arguments": {_json(made.arguments)}'
+    body = ",\n".join(f"{_json(key)}: {_lines(value)}" for key, value in made.numbers.items())
+    write_text(folder / f"{made.name}.json", f'{{{head},\n"numbers": {{\n{body}\n}}}}\n')
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_rounded(value), ensure_ascii=False, allow_nan=False)
+
+
+def _rounded(value: Any) -> Any:
+    """With 5 significant digits."""
+    if isinstance(value, Mapping):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(entry) for entry in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
+def _lines(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[\n" + ",\n".join(map(_json, value)) + "\n]"
+    if isinstance(value, dict) and value:
+        return "{\n" + ",\n".join(f"{_json(key)}: {_json(entry)}" for key, entry in value.items()) + "\n}"
+    return _json(value)
+
+
+def read_numbers(folder: Path) -> list[Numbers]:
+    """The numbers in a folder, in the order of the catalog."""
+    return [_read(folder / f"{name}.json", name) for name in CATALOG if (folder / f"{name}.json").is_file()]
+
+
+def known_runs(folder: Path) -> dict[str, SeedRuns]:
+    """The runs of all tables in a folder, by their keys; other numbers have none."""
+    parts = ("runs", "transductive")
+    stored = (entry for made in read_numbers(folder) for part in parts for entry in made.numbers.get(part, ()))
+    return {entry["key"]: SeedRuns.stored(entry) for entry in stored if entry.get("key") and "row" in entry}
+
+
+def known_streams(folder: Path) -> dict[str, Mapping[str, Any]]:
+    """The arms of streams from images in a folder, by their keys."""
+    stored = (entry for made in read_numbers(folder) for entry in made.numbers.get("runs", ()))
+    return {entry["key"]: entry for entry in stored if entry.get("key") and "curves" in entry}
+
+
+class NumbersDocument(TypedDict):
+    """The numbers of a table or figure."""
+
+    format: str
+    arguments: str
+    numbers: dict[str, Any]
+
+
+def _read(path: Path, name: str) -> Numbers:
+    document = read_json(path, NumbersDocument, f"measure it again with `classnorm reproduce {name}`")
+    if document["format"] != _FORMAT:
+        raise DataError(f"{path}: no numbers of `classnorm reproduce {name}`; measure it again")
+    return Numbers(name, document["arguments"], document["numbers"])
+
+
+def page_text(path: Path) -> str:
+    """The page for the numbers in the folder of the same name."""
+    folder = path.with_suffix("")
+    found = read_numbers(folder)
+    if not found:
+        raise DataError(f"{folder}: no numbers; measure a table with `docs={path}` first")
+    artifacts = [_present(made, folder) for made in found]
+    text = folder / _TEXT
+    written = text.read_text(encoding="utf-8") if text.is_file() else ""
+    parts = (short_answer(artifacts), written, _commands(found, path))
+    introduction = "\n\n".join(part.strip("\n") for part in parts if part)
+    return markdown_page(artifacts, TITLE, introduction, f"{folder.name}/{{name}}")
+
+
+def _present(made: Numbers, folder: Path) -> Artifact:
+    try:
+        return made.present()
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        file = folder / f"{made.name}.json"
+        raise DataError(f"{file}: incomplete numbers of `classnorm reproduce {made.name}`; measure it again") from error
+
+
+def _commands(found: Sequence[Numbers], path: Path) -> str:
+    """The commands that measured the numbers, one for all with the same arguments, and the one that made the page."""
+    groups: dict[str, list[str]] = {}
+    for made in found:
+        groups.setdefault(made.arguments, []).append(made.name)
+    docs = f"--docs {path.parent.name}/{path.name}"
+    lines = [f"classnorm reproduce {' '.join(names)} {arguments} {docs}" for arguments, names in groups.items()]
+    lines.append(f"classnorm reproduce render {docs}")
+    return "\n".join(["## How this page was made\n", "```console", *lines, "```\n"])
+
+
+def render(path: Path) -> list[Artifact]:
+    """Write the page and its plots; return what it shows."""
+    text = page_text(path)
+    folder = path.with_suffix("")
+    artifacts = [made.present() for made in read_numbers(folder)]
+    for artifact in artifacts:
+        for plot in artifact.plots:
+            with replacing(folder / artifact.name / f"{plot.name}.png") as temporary:
+                temporary.write_bytes(png(draw(plot)))
+    write_text(path, text)
+    return artifacts

@@ -1,0 +1,1 @@
+"""The other systems of the paper's tables, one file each."""

@@ -1,0 +1,169 @@
+"""DASCN: two dual games, from descriptors to features and back to descriptors.
+
+Ni, Zhang, Xie: Dual Adversarial Semantics-Consistent Network for Generalized Zero-Shot Learning, NeurIPS 2019. The
+primal generator G makes features of noise and descriptors, the dual generator R makes descriptors of features:
+
+    x′ = G(z, a),    a′ = R(x′),    x″ = G(z′, a′).
+
+A critic judges x′ and x″ against real features of the class, another one judges a′ and R(x) against the descriptor a of
+the class, both with a gradient penalty. Besides deceiving them, the generators minimise the classification loss of
+f-CLSWGAN and
+
+    σ (‖R(x) − a‖² + ‖R(x′) − a‖²) / d_a + ν ‖mean x′ − mean x‖²
+
+where the means are those of a class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from classnorm.data import ZeroShotDataset
+from classnorm.methods.method import Method, Recipes
+from classnorm.methods.space import Choice, Range, Space
+from classnorm.settings import require
+from classnorm_lab.rivals.fclswgan import ClassifiedGame, FCLSWGANConfig
+from classnorm_lab.rivals.lsrgan import class_means
+from classnorm_lab.rivals.parts.generation import (
+    Batch,
+    Critic,
+    GameRows,
+    GenerativeModel,
+    build,
+    critic_loss,
+    generative_fit,
+)
+from classnorm_lab.rivals.parts.generative import REACH, rate
+from classnorm_lab.rivals.parts.semantic import SemanticDecoder
+
+
+@dataclass(frozen=True, kw_only=True)
+class DASCNConfig(FCLSWGANConfig):
+    """Settings of DASCN. The recipe `reference` sets what differs from the defaults."""
+
+    batch_size: int = 128
+    classifier_epochs: int = 12
+    epochs: int = 9
+    lr: float = 1e-3
+    hidden: int = 512
+    """Hidden units of the two generators and of the two critics."""
+    critic_steps: int = 1
+    dual_weight: float = 0.1
+    """Weight of the judgement of reconstructed descriptors by their critic."""
+    semantic_weight: float = 1.0
+    """Weight of the semantic consistency: the squared error of reconstructed descriptors."""
+    visual_weight: float = 10.0
+    """Weight of the visual consistency: the squared distance of class means of generated and of real features."""
+    mean_rows: int = 8
+    """Generated features per class mean; the classes of a step are as many as make a batch."""
+
+    def check(self) -> None:
+        super().check()
+        limits = dict.fromkeys(("dual_weight", "semantic_weight", "visual_weight"), 0) | {"mean_rows": 1}
+        require(self, at_least=limits)
+
+
+def paper(dataset: ZeroShotDataset) -> DASCNConfig:
+    """The published width of the networks, with the schedule of f-CLSWGAN and equal weights; without calibration."""
+    return DASCNConfig(
+        batch_size=64,
+        classifier_epochs=25,
+        epochs=50,
+        lr=1e-4,
+        hidden=4096,
+        critic_steps=5,
+        dual_weight=1.0,
+        visual_weight=1.0,
+        classification_weight=0.01,
+        attribute_normalization="unit-plain",
+        final_relu=dataset.nonnegative,
+        calibration="none",
+    )
+
+
+def reference(dataset: ZeroShotDataset) -> DASCNConfig:
+    """Narrow networks, large steps and weights selected by validation on CUB."""
+    return DASCNConfig(final_relu=dataset.nonnegative, lr=rate(dataset, 1e-3), classifier_reach=REACH)
+
+
+RECIPES: Recipes = {"paper": paper, "reference": reference}
+SPACE: Space = {
+    "lr": Range(5e-5, 2e-3, log=True),
+    "epochs": Range(4, 30, log=True, whole=True),
+    "hidden": Choice((512, 1024, 2048)),
+    "batch_size": Choice((64, 128, 256)),
+    "critic_steps": Choice((1, 2, 5)),
+    "classification_weight": Range(1e-2, 10.0, log=True),
+    "semantic_weight": Range(1e-2, 10.0, log=True),
+    "dual_weight": Range(1e-2, 1.0, log=True),
+    "visual_weight": Range(0.1, 30.0, log=True),
+    "synthesized": Range(50, 600, log=True, whole=True),
+}
+GRID: Space = {
+    "lr": Choice((3e-4, 1e-3)),
+    "semantic_weight": Choice((0.1, 1.0)),
+    "visual_weight": Choice((1.0, 10.0)),
+}
+
+
+class DualGame(ClassifiedGame):
+    """The game of features and the game of descriptors."""
+
+    config: DASCNConfig
+    dual: SemanticDecoder
+    dual_critic: Critic
+
+    def __init__(self, model: GenerativeModel, rows: GameRows, config: DASCNConfig, seed: int) -> None:
+        super().__init__(model, rows, config, seed)
+        self.means = class_means(rows.features, rows.labels, len(rows.seen))
+
+    def makers(self) -> dict[str, nn.Module]:
+        self.dual = SemanticDecoder(self.rows.seen.shape[1], self.rows.features.shape[1], self.config.hidden)
+        return {**super().makers(), "dual": self.dual}
+
+    def judges(self) -> dict[str, nn.Module]:
+        # It judges descriptors of given features, the other way round.
+        self.dual_critic = Critic(self.rows.features.shape[1], self.rows.seen.shape[1], self.config.hidden)
+        return {**super().judges(), "dual_critic": self.dual_critic}
+
+    def cycle(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Generated features [b, d_z], reconstructed descriptors [b, d_a], and the features that these are made of.
+
+        Of the rows of a batch, the first half gives x′ and R(x), the second half x″ and R(x′).
+        """
+        half = len(batch.real) // 2
+        first = self.generate(batch.noise(), batch.descriptors)
+        features = torch.cat([batch.real[:half], first[half:]])
+        descriptors: Tensor = self.dual(features)
+        second = self.generate(batch.noise()[half:], descriptors[half:])
+        return torch.cat([first[:half], second]), descriptors, features
+
+    def critic_loss(self, batch: Batch) -> Tensor:
+        with torch.no_grad():
+            fake, descriptors, features = self.cycle(batch)
+        mix, penalty = batch.mix(), self.config.gradient_penalty
+        primal = critic_loss(self.critic, batch.real, fake, batch.descriptors, mix, penalty)
+        return primal + critic_loss(self.dual_critic, batch.descriptors, descriptors, features, mix, penalty)
+
+    def generator_loss(self, batch: Batch) -> Tensor:
+        config = self.config
+        fake, descriptors, features = self.cycle(batch)
+        dual: Tensor = -self.dual_critic(descriptors, features.detach()).mean()
+        semantic = F.mse_loss(descriptors, batch.descriptors)
+        consistency = config.semantic_weight * semantic + config.visual_weight * self.visual_loss(batch)
+        return self.generated_loss(fake, batch) + config.dual_weight * dual + consistency
+
+    def visual_loss(self, batch: Batch) -> Tensor:
+        """Squared distance of class means of generated features from those of real ones, for some classes."""
+        classes, means = self.generated_means(self.rows.seen, self.config.mean_rows, batch)
+        return (means - self.means[classes]).square().sum(dim=1).mean()
+
+
+fit = generative_fit(GenerativeModel, DualGame)
+
+
+METHOD = Method(DASCNConfig, RECIPES, build, fit, SPACE, GRID, name="dascn", sees_unseen=True)

@@ -1,0 +1,27 @@
+"""A small benchmark, and reproductions in one process."""
+
+from dataclasses import replace
+
+import pytest
+
+from classnorm.data import SyntheticConfig, synthetic
+from classnorm.runs.engine import Engine
+from classnorm_lab.paper.benchmarks import Benchmark
+from classnorm_lab.paper.reproduction import Effort, Reproduction
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    data = synthetic(SyntheticConfig(classes=24, unseen=6, rows=480, features=16, attributes=12, noise=0.5))
+    changes = {"hidden": 16, "epochs": 2}
+    return Benchmark("tiny", "tiny", "simulated", changes=changes, loaded=replace(data, name="tiny"))
+
+
+@pytest.fixture(scope="session")
+def reproduce():
+    """A function that makes a reproduction from a folder, benchmarks and the fields of its effort."""
+
+    def make(folder, *benchmarks, **effort):
+        return Reproduction(benchmarks, Effort(**effort), Engine(jobs=1), folder, lambda stage: None)
+
+    return make

@@ -1,0 +1,100 @@
+"""f-VAEGAN: its loss by formula, an autoencoder that reconstructs unknown rows, and features that differ by noise."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.distributions import Bernoulli, Normal, kl_divergence
+
+from classnorm.errors import ConfigError, TrainingError
+from classnorm.methods import FitContext, resolve
+from classnorm.metrics import gzsl_scores
+from classnorm.scoring import fit
+from classnorm_lab.rivals.fvaegan import METHOD, FVAEGANConfig, VAEGame, vae_loss
+from classnorm_lab.rivals.parts.generation import Batch, GameRows, GenerativeModel
+
+QUICK = {"hidden": 128, "epochs": 15, "lr": 2e-3, "classifier_lr": 1e-2, "classifier_epochs": 10, "calibration": "none"}
+TINY = QUICK | {"hidden": 16, "epochs": 3, "critic_steps": 2, "classifier_epochs": 2, "synthesized": 20}
+CPU = torch.device("cpu")
+
+
+def quick_fit(dataset, context=None, **changes):
+    config = resolve(dataset, "fvaegan", **(TINY | changes))[1]
+    return METHOD.fit(dataset, config, 0, context or FitContext(CPU))
+
+
+@pytest.fixture(scope="module")
+def played():
+    """A game played on half of the rows, and the other half. Rows of a class differ by two factors that all share."""
+    draws = torch.Generator().manual_seed(0)
+    descriptors = F.normalize(torch.randn(12, 6, generator=draws)) * 6**0.5
+    labels, factors = torch.randint(12, (1200,), generator=draws), torch.randn(1200, 2, generator=draws)
+    of_class = 0.7 * descriptors[labels] @ torch.randn(6, 24, generator=draws)
+    of_row = 1.5 * factors @ torch.randn(2, 24, generator=draws) + 0.3 * torch.randn(1200, 24, generator=draws)
+    features = (of_class + of_row).sigmoid()
+    settings = {"epochs": 40, "lr": 3e-3, "critic_steps": 2, "adversarial_weight": 10.0, "encoded_noise": False}
+    config = FVAEGANConfig(hidden=64, batch_size=32, **settings)
+    rows = GameRows(features[:600], labels[:600], descriptors, descriptors[:0])
+    game = VAEGame(GenerativeModel(config, 6, 24, 12), rows, config, 0)
+    game.play(FitContext(CPU))
+    return game, Batch(features[600:], labels[600:], descriptors[labels[600:]], draws)
+
+
+def squared_error(features, real):
+    return float((features - real).square().sum(dim=1).mean())
+
+
+def class_means(features, labels):
+    return torch.stack([features[labels == c].mean(dim=0) for c in range(12)])
+
+
+def test_the_loss_is_the_negative_evidence_lower_bound_of_bernoulli_features_and_normal_codes():
+    draws = torch.Generator().manual_seed(0)
+    real, probabilities = (0.01 + 0.98 * torch.rand(6, 7, generator=draws, dtype=torch.float64) for _ in range(2))
+    mean, log_variance = (torch.randn(6, 5, generator=draws, dtype=torch.float64) for _ in range(2))
+    reconstruction = -Bernoulli(probabilities, validate_args=False).log_prob(real).sum(dim=1)
+    divergence = kl_divergence(Normal(mean, (0.5 * log_variance).exp()), Normal(0.0, 1.0)).sum(dim=1)
+    expected = (reconstruction + divergence).mean()
+    torch.testing.assert_close(vae_loss(real, probabilities, mean, log_variance), expected, rtol=1e-9, atol=1e-9)
+
+
+@torch.no_grad()
+def test_rows_left_out_of_training_are_reconstructed_far_better_than_by_means(played):
+    game, rest = played
+    codes, _ = game.encoder(rest.real, rest.descriptors)
+    error = squared_error(game.generate(codes, rest.descriptors), rest.real)
+    assert error < 0.4 * squared_error(game.rows.features.mean(dim=0), rest.real)  # we see 0.18
+    of_classes = class_means(game.rows.features, game.rows.labels)
+    assert error < 0.6 * squared_error(of_classes[rest.labels], rest.real)  # 0.26; without codes it is at least 1
+
+
+@torch.no_grad()
+def test_generated_rows_of_a_class_differ_by_noise_about_as_much_as_real_ones(played):
+    game, rest = played
+    generated = game.generate(rest.noise(), rest.descriptors)
+    within = squared_error(generated, class_means(generated, rest.labels)[rest.labels])
+    real = squared_error(rest.real, class_means(rest.real, rest.labels)[rest.labels])
+    assert 0.3 * real < within < 2 * real  # a generator that ignores noise: 0
+    assert 0 <= float(generated.min()) <= float(generated.max()) <= 1
+
+
+def test_unseen_classes_are_recognised_far_above_chance(small_dataset):
+    rows = small_dataset.test_rows
+    scorer = fit(small_dataset, "fvaegan", **QUICK)
+    result = gzsl_scores(scorer.scores(small_dataset.features[rows]), small_dataset.labels[rows], small_dataset.seen)
+    assert result.zsl > 30  # chance is 10 %
+    assert result.seen > 30  # chance is 3 %
+
+
+def test_a_wild_learning_rate_diverges_in_one_line(small_dataset):
+    with pytest.raises(TrainingError, match="diverged") as caught:
+        quick_fit(small_dataset, lr=1e25)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"adversarial_weight": -1.0}, "adversarial_weight is -1.0"), ({"critic_steps": 0}, "critic_steps is 0")],
+)
+def test_invalid_settings_are_refused(small_dataset, change, message):
+    with pytest.raises(ConfigError, match=message):
+        quick_fit(small_dataset, **change)

@@ -1,0 +1,173 @@
+"""Runs: what a folder holds, how an interrupted run goes on."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from classnorm.data import SyntheticConfig, synthetic
+from classnorm.errors import ConfigError, DataError
+from classnorm.methods import resolve
+from classnorm.metrics import Calibration, calibrated_scores, curve_of, gzsl_scores
+from classnorm.results.run_folder import Result, find_results
+from classnorm.runs.experiment import Experiment, run
+from classnorm.scoring import Scorer
+
+
+class Killed(Exception):
+    """Stands for the process being killed in the middle of a training."""
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return synthetic(SyntheticConfig(classes=30, unseen=8, rows=900, features=32, attributes=20, noise=0.7))
+
+
+def experiment(dataset, seed=0, **changes):
+    _, config = resolve(dataset, **({"hidden": 32, "epochs": 6, "lr": 3e-3} | changes))
+    return Experiment(dataset, "classnorm", "reference", config, seed)
+
+
+@pytest.fixture(scope="module")
+def result(dataset, tmp_path_factory):
+    return run(
+        experiment(dataset), tmp_path_factory.mktemp("run") / "seed-0", checkpoint_every=2, command="classnorm train"
+    )
+
+
+def test_the_folder_holds_what_it_promises(result):
+    files = {path.name for path in result.folder.iterdir()}
+    assert files == {"result.json", "model.safetensors", "model.json", "history.jsonl", "predictions.npz"}
+
+
+def test_the_result_carries_its_provenance(result, dataset):
+    document = json.loads((result.folder / "result.json").read_text())
+    assert document["dataset"]["checksum"] == dataset.checksum
+    assert document["dataset"]["split_checksum"] == dataset.split.checksum
+    assert document["versions"]["torch"] == torch.__version__
+    assert document["config"]["hidden"] == 32
+    assert document["seed"] == 0
+    assert 0 < document["train_seconds"] < document["fit_seconds"]
+
+
+def test_the_saved_model_reproduces_the_saved_scores(result, dataset):
+    scorer = Scorer.load(result.folder)
+    rows = dataset.test_rows
+    scores = gzsl_scores(scorer.scores(dataset.features[rows]), dataset.labels[rows], dataset.seen)
+    assert {name: round(scores[name], 4) for name in scores} == result.scores
+
+
+def test_all_scores_can_be_recomputed_from_the_predictions_without_the_data(result):
+    fresh = Result.read(result.folder)
+    u, s, h = calibrated_scores(fresh.sides, Calibration.parse(fresh.document["calibration"]))
+    curve = curve_of(fresh.sides)
+    again = {"unseen": u, "seen": s, "harmonic": h, "zsl": curve.zsl, "ausuc": curve.area}
+    assert again == pytest.approx(result.scores, abs=0.02)
+
+
+def test_top1_predictions_have_the_saved_accuracy(result):
+    stored = result.arrays("predictions")
+    seen = stored["seen"][stored["label"]]
+    per_class = [(stored["top1"][stored["label"] == c] == c).mean() for c in np.unique(stored["label"][seen])]
+    assert 100 * np.mean(per_class) == pytest.approx(result.scores["seen"], abs=1e-3)
+
+
+def test_the_history_has_a_line_per_epoch(result):
+    assert [record["epoch"] for record in result.history] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("killed_in", ["validation 2/2", "training"])
+def test_a_killed_run_resumes_to_the_same_result(result, dataset, tmp_path, killed_in):
+    def announce(stage):
+        def progress(epoch):
+            if stage == killed_in and epoch.done == 5:
+                raise Killed
+
+        return progress
+
+    folder = tmp_path / "seed-0"
+    with pytest.raises(Killed):
+        run(experiment(dataset), folder, checkpoint_every=2, announce=announce)
+    assert not (folder / "result.json").exists()
+    events = []
+    resumed = run(
+        experiment(dataset),
+        folder,
+        checkpoint_every=2,
+        resume=True,
+        announce=lambda stage: lambda epoch: events.append((stage, epoch.done)),
+    )
+    assert events[0] == (killed_in, 5)  # the checkpoint of epoch 4 was the last one
+    assert resumed.scores == result.scores
+    assert (folder / "model.safetensors").read_bytes() == (result.folder / "model.safetensors").read_bytes()
+
+
+def test_resuming_a_finished_run_reads_it(result, dataset):
+    stages = []
+    again = run(experiment(dataset), result.folder, resume=True, announce=stages.append)
+    assert again.document == result.document
+    assert stages == []
+
+
+def test_resuming_does_not_replace_a_finished_run_with_other_settings(dataset, tmp_path):
+    run(experiment(dataset, calibration="none", epochs=1), tmp_path)
+    with pytest.raises(ConfigError, match="hidden 32 instead of 16"):
+        run(experiment(dataset, calibration="none", epochs=1, hidden=16), tmp_path, resume=True)
+    assert Result.read(tmp_path).document["config"]["hidden"] == 32
+
+
+def test_without_resuming_a_run_is_replaced(dataset, tmp_path):
+    run(experiment(dataset, calibration="none", epochs=1), tmp_path)
+    assert (
+        run(experiment(dataset, calibration="none", epochs=1, hidden=16), tmp_path).document["config"]["hidden"] == 16
+    )
+
+
+def test_two_seeds_are_found_below_their_folder(dataset, tmp_path):
+    for seed in (0, 1):
+        run(experiment(dataset, seed, calibration="none", epochs=1), tmp_path / f"seed-{seed}")
+    assert [r.document["seed"] for r in find_results([tmp_path])] == [0, 1]
+
+
+def test_a_folder_without_a_finished_run_is_refused(tmp_path):
+    with pytest.raises(DataError, match="no finished run"):
+        find_results([tmp_path])
+
+
+def test_a_side_without_rows_is_null_in_the_result(dataset, tmp_path):
+    from dataclasses import replace
+
+    from classnorm.data import Split
+
+    without = replace(dataset, split=Split(dataset.split.train, dataset.split.test_seen, dataset.split.test_unseen[:0]))
+    result = run(experiment(without, calibration="none", epochs=1), tmp_path)
+    document = json.loads((tmp_path / "result.json").read_text())
+    assert document["scores"]["unseen"] is None
+    assert document["scores"]["harmonic"] is None
+    assert np.isnan(result.scores["ausuc"])
+
+
+def test_a_resumed_run_reports_the_time_of_all_its_parts(dataset, tmp_path):
+    def slowly(stage):
+        def progress(epoch):
+            if stage == "training" and epoch.done == 5:
+                raise Killed
+
+        return progress
+
+    with pytest.raises(Killed):
+        run(experiment(dataset), tmp_path, checkpoint_every=2, announce=slowly)
+    path = tmp_path / "checkpoint" / "training.safetensors"
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    epochs = json.loads(metadata["history"])
+    for record in epochs:
+        record |= {"seconds": 100.0, "cpu_seconds": 50.0}  # four slow epochs
+    del metadata["sha256"]
+    save_file(load_file(path), path, metadata | {"history": json.dumps(epochs)})
+    document = run(experiment(dataset), tmp_path, checkpoint_every=2, resume=True).document
+    assert 400 < document["train_seconds"] < 500 and 400 < document["fit_seconds"] < 500
+    assert 200 < document["cpu_seconds"] < 300

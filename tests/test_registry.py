@@ -1,0 +1,57 @@
+"""Plug-ins: what a file or a package may add, and how mistakes are reported."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from classnorm.errors import ConfigError
+from classnorm.registry import LoadedPlugins, Registry, load_plugin
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1 / 0", r"mine\.py cannot be loaded: ZeroDivisionError"),
+        ("def f(:", r"mine\.py cannot be loaded: SyntaxError"),
+        ("import no_such_package", r"mine\.py cannot be loaded: ModuleNotFoundError"),
+    ],
+)
+def test_a_file_that_fails_is_named_in_one_line(tmp_path, text, message):
+    path = tmp_path / "mine.py"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        load_plugin(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"nothing\.py: no such file"):
+        load_plugin(tmp_path / "nothing.py")
+
+
+def test_another_process_gets_the_file_before_what_refers_to_it(tmp_path):
+    path = tmp_path / "shapes.py"
+    path.write_text("class Square:\n    side = 3\n", encoding="utf-8")
+    load_plugin(path)
+    content = pickle.dumps((LoadedPlugins(), sys.modules["classnorm_plugin_shapes"].Square()))
+    path.unlink()  # it is the source that travels
+    script = "import pickle, sys; print(pickle.loads(sys.stdin.buffer.read())[1].side)"
+    done = subprocess.run([sys.executable, "-c", script], input=content, capture_output=True, check=False)
+    assert done.stdout.strip() == b"3", done.stderr
+
+
+def test_a_package_must_offer_the_right_kind(tmp_path, monkeypatch):
+    info = tmp_path / "wrong-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: wrong\nVersion: 1\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[classnorm.test]\nnumber = wrong_plugin:NUMBER\n", encoding="utf-8")
+    (tmp_path / "wrong_plugin.py").write_text("NUMBER = 3\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert dict(Registry("classnorm.test", int, {})) == {"number": 3}
+    texts = Registry("classnorm.test", str, {"empty": "string:whitespace"})
+    assert list(texts) == ["empty", "number"]  # names are known before anything is imported
+    with pytest.raises(ConfigError, match="wrong_plugin:NUMBER"):
+        texts["number"]
+    texts["number"] = "three"
+    assert texts["number"] == "three"
