@@ -68,7 +68,7 @@ smoke: $(READY)
 
 # Other processors round products differently: the numerical tests, as an old and as a newer machine would run them.
 NUMERICAL := tests/nn tests/metrics tests/training tests/methods tests/scoring tests/continual tests/lab/diagnoses tests/lab/rivals \
-	tests/compatibility tests/test_estimator.py
+	tests/test_estimator.py
 OLD := ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem \
 	NPY_DISABLE_CPU_FEATURES="X86_V3 X86_V4 AVX512_ICL AVX512_SPR"
 NEWER := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 OPENBLAS_CORETYPE=Haswell

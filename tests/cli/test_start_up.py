@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -130,9 +129,9 @@ def test_no_usage_error_loads_pytorch(tmp_path):
         assert not heavy, (kind, arguments, error)
 
 
-def test_reports_are_made_without_pytorch(tmp_path):
-    stream = Path(__file__).parents[1] / "compatibility" / "v0.1" / "continual"
-    [(code, error, heavy)] = loaded([["report", str(stream), "--out", "report"]], tmp_path)
+def test_reports_are_made_without_pytorch(write_stream, tmp_path):
+    write_stream(tmp_path / "stream", [[60.0, None], [40.0, 70.0]])
+    [(code, error, heavy)] = loaded([["report", "stream", "--out", "report"]], tmp_path)
     assert code == 0, error
     assert "torch" not in heavy
 

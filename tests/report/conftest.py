@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from classnorm.report import group_results, write_report
@@ -20,49 +18,3 @@ def report_on_two_datasets(write_run, tmp_path_factory):
         write_run(runs / "b", "a_recipe_with_a_very_long_name_" * 2, dataset=dataset, skill=3.0, device="cuda:3")
     write_report(group_results(find_results([folder / "runs"])), folder, "A page with some quite long title or other")
     return folder
-
-
-@pytest.fixture(scope="session")
-def write_stream():
-    """Writes a stream whose scores after each task, and on each task, are given."""
-
-    def write(folder, matrix, *, seed=0, dataset="toy", strategy="ewc", class_norm=True, part=(0, None), **changes):
-        tasks = len(matrix)
-        known = {name: [10.0 * (t + 1) + seed for t in range(tasks)] for name in ("seen", "joint")}
-        open_ = {name: [5.0 * (t + 1) + seed for t in range(tasks - 1)] + [None] for name in ("unseen", "harmonic")}
-        steps = known | open_ | {"ausuc": open_["unseen"], "forgetting": [None, *(0.1 * t for t in range(1, tasks))]}
-        document = {
-            "kind": "stream",
-            "dataset": {
-                "name": dataset,
-                "checksum": f"{dataset} hog",
-                "split_checksum": "5p117",
-                "sizes": {"classes": 2 * tasks},
-                "provenance": {"features": "hog"},
-            },
-            "stream": {
-                "tasks": [2] * tasks,
-                "checksum": f"order {seed}",
-                "image_split": "stratified",
-                "part": list(part),
-            },
-            "encoder": None,
-            "image_size": None,
-            "strategy": strategy,
-            "config": {"class_norm": class_norm, "lr": 0.1},
-            "chosen": None,
-            "seed": seed,
-            "scores": {"mSA": 40.0, "mUA": 20.0, "mH": 25.0, "mAUC": 15.0, "mJA": 30.0, "forgetting": 0.1},
-            "per_task": [dict(zip(steps, values, strict=True)) for values in zip(*steps.values(), strict=True)],
-            "matrix": matrix,
-            "train_seconds": 1.5,
-            "device": "cpu",
-            "threads": 1,
-            "versions": {"python": "3.11", "torch": "2.99"},
-            "command": f"classnorm continual {dataset} --strategy {strategy}",
-        } | changes
-        folder.mkdir(parents=True)
-        (folder / "result.json").write_text(json.dumps(document))
-        return document
-
-    return write
