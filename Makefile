@@ -2,6 +2,8 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# The same with the tools of developers.
 READY := $(VENV)/.ready
 
 RUNS := runs/demo
@@ -25,18 +27,24 @@ help:
 	@echo "make bench          measure the speed on this machine, beside a plain PyTorch loop"
 
 # Rebuilt only when what is installed has changed; PyTorch first, so that nothing pulls another build of it.
-$(READY): pyproject.toml constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+$(INSTALLED): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "classnorm needs Python 3.11 or later: set PYTHON=/path/to/python"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep '^torch==' constraints.txt)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) $$(grep '^torch==' constraints.txt)
+	$(PIP) -c constraints.txt -e '.[serve]'
+	@touch $@
+
+$(READY): $(INSTALLED)
+	$(PIP) -c constraints.txt -e '.[dev]'
 	@touch $@
 
 # Three seeds, one validation split, small models: about a minute on 2 cores. The README's table has ten seeds.
 DEMO := glyphs-light --seeds 3 --validation-splits 1
 MLP := $(DEMO) --hidden 512 --epochs 25
 
-run: $(READY)
+run: $(INSTALLED)
 	$(BIN)/classnorm train $(MLP) --recipe baseline --out $(RUNS)/baseline
 	$(BIN)/classnorm train $(MLP) --recipe reference --out $(RUNS)/reference
 	$(BIN)/classnorm train $(MLP) --recipe baseline --final-relu False --out $(RUNS)/baseline-no-relu
@@ -45,7 +53,7 @@ run: $(READY)
 	$(BIN)/classnorm report $(RUNS) --out $(REPORT) --title "glyphs: baseline, Class Normalization, kernel prototypes"
 	@echo "open $(REPORT)/index.html"
 
-serve: $(READY)
+serve: $(INSTALLED)
 	$(BIN)/classnorm serve --models runs/saved
 
 # One worker per core (at most 4) with one thread each; the tests of a file stay together, they share what they train.
