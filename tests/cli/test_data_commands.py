@@ -90,7 +90,7 @@ def test_check_says_in_json_what_it_says_to_people(classnorm: Command, leaky: Pa
 def test_check_says_on_stderr_what_takes_long_unless_quiet(
     classnorm: Command, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("classnorm.cli.data_check._LONG", 0.0)
+    monkeypatch.setattr("classnorm.cli.data._LONG", 0.0)
     outcome = classnorm("data", "check", bundle, "--json")
     assert "comparing 18 test rows with 12 training rows" in outcome.err and json.loads(outcome.out)
     assert classnorm("data", "check", bundle, "--quiet").err == ""

@@ -36,11 +36,11 @@ _OWN = {
     "describe": ("classnorm.cli.describe:Describe", "turn names, sentences or attributes into descriptors"),
     "export": ("classnorm.cli.export:Export", "write a model as ONNX"),
     "serve": ("classnorm.cli.serve:Serve", "serve a page and an HTTP API for models"),
-    "data check": ("classnorm.cli.data_check:DataCheck", "inspect a dataset"),
-    "data convert": ("classnorm.cli.data_convert:DataConvert", "convert between GBU folders, .npz and folder bundles"),
-    "data fetch": ("classnorm.cli.data_fetch:DataFetch", "download a public dataset"),
-    "data merge": ("classnorm.cli.data_merge:DataMerge", "join the parts of an extraction"),
-    "data synthesize": ("classnorm.cli.data_synthesize:DataSynthesize", "write a synthetic dataset of any size"),
+    "data check": ("classnorm.cli.data:DataCheck", "inspect a dataset"),
+    "data convert": ("classnorm.cli.data:DataConvert", "convert between GBU folders, .npz and folder bundles"),
+    "data fetch": ("classnorm.cli.data:DataFetch", "download a public dataset"),
+    "data merge": ("classnorm.cli.data:DataMerge", "join the parts of an extraction"),
+    "data synthesize": ("classnorm.cli.data:DataSynthesize", "write a synthetic dataset of any size"),
 }
 
 Commands = Mapping[str, tuple[str, str]]
