@@ -1,7 +1,7 @@
 """Errors that users can fix. Each message says in one line what is wrong, where, and what to do.
 
 Messages write arguments and settings as Python code in backticks: ``use `features="vit"` ``, ``lower `lr` ``. The
-command line prints them as flags (`classnorm.cli.flags`): ``use --features vit``, ``lower --lr``. Only arguments and
+command line prints them as flags (`classnorm.cli.messages`): ``use --features vit``, ``lower --lr``. Only arguments and
 settings are in backticks; class and file names are not.
 """
 

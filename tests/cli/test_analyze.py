@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from classnorm.cli import main
-from classnorm.cli.flags import as_flags
+from classnorm.cli.messages import as_flags
 from classnorm.data import SyntheticConfig, load, save_bundle, save_gbu, synthetic
 from classnorm.results.artifact import Artifact
 from classnorm_lab.diagnoses.advice import attribute_advice, variance_advice

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from classnorm.cli.flags import as_flags
+from classnorm.cli.messages import as_flags
 from classnorm.io.escapes import printable
 from classnorm.progress import Announce, OnProgress, Progress
 

@@ -60,6 +60,8 @@ class Continual(SettingsCommand):
       with `classnorm report`.
     """
 
+    to_continue = "run the same command with --resume"
+
     data: DataArgument = "glyphs-light"
     tasks: Annotated[str | None, optional("N|SIZES")] = None
     """Number of tasks, or their sizes: 47,47,48 (default: 15 for SUN, else 10)."""

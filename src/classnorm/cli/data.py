@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from classnorm.cli.console import counted, notice, print_json, print_table, progress_display, stage_progress
-from classnorm.cli.flags import as_flags
+from classnorm.cli.messages import as_flags
 from classnorm.cli.options import Command, DataArgument, DataOptions, Flag, OutputOptions, check_positive, optional
 from classnorm.data import (
     SyntheticConfig,
@@ -48,6 +48,8 @@ class DataCheck(Command):
       used.
     """
 
+    to_continue = "run the same command again"
+
     data: DataArgument
     dataset: DataOptions
     output: OutputOptions
@@ -80,6 +82,8 @@ class DataConvert(Command):
       A folder bundle holds the features in shards. Training and scoring read them in
       blocks, so that they need not fit in memory.
     """
+
+    to_continue = "run the same command again"
 
     data: DataArgument
     target: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET", help_behavior_hint="")] = None
@@ -149,6 +153,8 @@ class DataFetch(Command):
       download.
     """
 
+    to_continue = "run the same command again"
+
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="{gbu,cub}")]
     """Dataset to download."""
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("data")
@@ -174,6 +180,8 @@ class DataMerge(Command):
     Examples:
       classnorm data merge part-* --out photos
     """
+
+    to_continue = "run the same command again"
 
     parts: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PART…")]
     """Folders of all parts, in any order."""
@@ -203,6 +211,8 @@ class DataSynthesize(Command):
       fifth of the rows of each seen class are test rows. Memory does not grow with
       the rows. To continue after an interruption, run the same command again.
     """
+
+    to_continue = "run the same command again"
 
     rows: int = SyntheticConfig.rows
     """Number of rows."""

@@ -57,6 +57,8 @@ class Extract(Command):
       machines of the cluster need the images at the same path.
     """
 
+    to_continue = "run the same command again"
+
     images: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGES")]
     """A folder, a .csv file, glyphs or glyphs-light."""
     out: Annotated[Path, tyro.conf.arg(metavar="FILE.npz|FOLDER")]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import tyro
 
 from classnorm.cli.console import notice
-from classnorm.cli.usage_errors import one_line_errors
+from classnorm.cli.messages import one_line_errors
 from classnorm.data import AttributesKey, ZeroShotDataset, load
 from classnorm.data.row_store import MEMORY
 from classnorm.errors import ConfigError, unknown_name
@@ -87,6 +87,9 @@ class OutputOptions:
 class Command:
     """Base class of the commands: the fields of a command are its flags."""
 
+    to_continue: ClassVar[str] = ""
+    """What to do after an interruption; empty if nothing is kept."""
+
     @classmethod
     def parse(cls, arguments: Sequence[str], program: str) -> Self:
         """Load the plug-ins and fill in the flags."""
@@ -98,6 +101,9 @@ class Command:
     def _parse(cls, arguments: Sequence[str], program: str) -> Self:
         parsed: Self = _fill_in(cls, arguments, program)
         return parsed
+
+    def run(self) -> None:
+        raise NotImplementedError
 
 
 class SettingsCommand(Command):

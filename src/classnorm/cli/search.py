@@ -43,6 +43,8 @@ class Search(MethodCommand):
       interrupted search, run the same command again.
     """
 
+    to_continue = "run the same command again"
+
     data: DataArgument
     space: Annotated[tuple[str, ...], optional("FIELD=VALUES…")] = ()
     """Settings to vary: FIELD=a,b,c or FIELD=low..high[:log], one or more (default: set by method and sampler)."""

@@ -46,6 +46,8 @@ class Train(MethodCommand):
       is that of one process. If one dies, run the same command with --resume.
     """
 
+    to_continue = "run the same command with --resume"
+
     data: DataArgument = "glyphs"
     images: Annotated[str | None, optional("DIR")] = None
     """Train on these images instead of DATA; see the image options."""

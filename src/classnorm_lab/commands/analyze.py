@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from classnorm.cli.console import print_json, print_table, stage_progress
-from classnorm.cli.flags import as_flags
+from classnorm.cli.messages import as_flags
 from classnorm.cli.options import Command, DataArgument, DataOptions, OutputOptions, check_positive, optional
 from classnorm.data import ZeroShotDataset
 from classnorm.io.escapes import file_name
@@ -32,6 +32,8 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Command):
+    to_continue = "run the same command again"
+
     data: DataArgument = "glyphs-light"
     out: Annotated[Path | None, optional("DIR")] = None
     """Folder for tables, plots and data.json (default: runs/DATASET/analyze-KIND)."""

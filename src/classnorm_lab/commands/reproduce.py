@@ -13,7 +13,7 @@ from typing import Annotated
 import tyro
 
 from classnorm.cli.console import notice, print_json, print_table, progress_display
-from classnorm.cli.flags import as_flags
+from classnorm.cli.messages import as_flags
 from classnorm.cli.options import Command, Flag, OutputOptions, check_positive, optional
 from classnorm.encoders import check_encoder
 from classnorm.errors import ConfigError, unknown_name
@@ -57,6 +57,8 @@ class Reproduce(Command):
       long table grows over several commands. render only generates the page, and
       includes FILE/introduction.md, which is yours.
     """
+
+    to_continue = "run the same command again"
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional, optional("NAME…")] = ()
     """Names of tables and figures, or all; list prints the names, render makes --docs from its numbers."""

@@ -1,8 +1,9 @@
-"""Mistakes on the command line: one line that names what is wrong and the options that are meant."""
+"""What users are told: mistakes as one line that names the options that are meant, settings as flags."""
 
 import pytest
 
 from classnorm.cli import main
+from classnorm.cli.messages import as_flags
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,19 @@ def test_help_still_goes_to_stdout(capsys):
     said = capsys.readouterr()
     assert end.value.code in (0, None)
     assert "--epochs" in said.out and said.err == ""
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("lower `lr`", "lower --lr"),
+        ("leave out `hold_out`", "leave out --hold-out"),
+        ("use `features='vit'` or `features=\"res101\"`", "use --features vit or --features res101"),
+        ("use `gamma=13.3`", "use --gamma 13.3"),
+        ("use `class_norm=True` or `final_relu=False`", "use --class-norm or --no-final-relu"),
+        ('use `template="a photo of a {}"`', 'use --template "a photo of a {}"'),
+        ("run `classnorm describe`; see `att_splits.mat`, `fit(X, y)`", None),
+    ],
+)
+def test_only_settings_in_backticks_become_flags(message, expected):
+    assert as_flags(message) == (message if expected is None else expected)

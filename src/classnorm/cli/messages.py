@@ -1,4 +1,4 @@
-"""Errors of the command line's parser as one line: it prints boxes of several."""
+"""What users are told, in their words: settings as flags, and errors of the parser, which prints boxes, as one line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,29 @@ from contextlib import contextmanager, redirect_stderr
 
 from classnorm.errors import ConfigError
 
+_SETTING = re.compile(r"`([a-z][a-z0-9_]*)(?:=([^`]+))?`")
+_QUOTES = "\"'"
 _BAD_VALUE = re.compile(r"Error parsing (\S+): .*?(?:from \[(.*)\]|: ('.*'))\.?$")
+
+
+def as_flags(message: str) -> str:
+    """Replace settings in backticks by their flags; other text in backticks stays.
+
+    >>> as_flags('use `features="vit"` or `final_relu=False`; lower `batch_size`')
+    'use --features vit or --no-final-relu; lower --batch-size'
+    >>> as_flags("train one with `classnorm train`")
+    'train one with `classnorm train`'
+    """
+    return _SETTING.sub(_flag, message)
+
+
+def _flag(match: re.Match[str]) -> str:
+    name, value = match[1].replace("_", "-"), match[2]
+    if value == "False":
+        return f"--no-{name}"
+    if value in (None, "True"):
+        return f"--{name}"
+    return f"--{name} {value if ' ' in value else value.strip(_QUOTES)}"
 
 
 @contextmanager
