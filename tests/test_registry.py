@@ -1,6 +1,7 @@
 """Plug-ins: what a file or a package may add, and how mistakes are reported."""
 
 import pickle
+import re
 import subprocess
 import sys
 
@@ -55,3 +56,32 @@ def test_a_package_must_offer_the_right_kind(tmp_path, monkeypatch):
         texts["number"]
     texts["number"] = "three"
     assert texts["number"] == "three"
+
+
+BARE = """
+import importlib.metadata as metadata, sys
+version, points = metadata.version, metadata.entry_points
+def without(name):
+    if name == "classnorm":
+        raise metadata.PackageNotFoundError(name)
+    return version(name)
+metadata.version = without
+metadata.entry_points = lambda **group: [point for point in points(**group) if point.dist.name != "classnorm"]
+from classnorm.cli import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["reproduce", "list"], 2, "unknown command 'reproduce'.*install classnorm again"),
+        (["train", "glyphs-light", "--method", "dcn"], 2, "unknown method 'dcn'.*install classnorm again"),
+        (["--version"], 0, ""),
+    ],
+)
+def test_a_checkout_that_is_not_installed_lacks_the_laboratory_and_says_so(arguments, code, message):
+    done = subprocess.run([sys.executable, "-c", BARE, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert re.search(message, done.stderr)
+    assert "Traceback" not in done.stderr

@@ -8,7 +8,7 @@
 """
 
 import os
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from classnorm.lazy import lazy_names
@@ -24,6 +24,9 @@ __all__ = ["ClassNormClassifier", "Scorer", "__version__", "fit"]
 if not os.environ.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}:
     os.environ["GOMP_SPINCOUNT"] = "3000"
 
-__version__ = version("classnorm")
+try:
+    __version__ = version("classnorm")
+except PackageNotFoundError:  # a checkout that is not installed
+    __version__ = "unknown"
 # They need PyTorch and scikit-learn.
 __getattr__, __dir__ = lazy_names(__name__, {"scoring": "Scorer fit", "estimator": "ClassNormClassifier"})

@@ -70,9 +70,10 @@ def plugin_tables(group: str) -> Iterator[Mapping[str, Any]]:
         yield _loaded(point)
 
 
-def not_installed(group: str) -> str:
-    """What to do if classnorm's own entry points of a group are missing, as in a checkout that is not installed."""
-    own = any(point.dist is not None and point.dist.name == "classnorm" for point in entry_points(group=group))
+def not_installed() -> str:
+    """What to do if classnorm's own entry points are missing, as in a checkout that is not installed; else empty."""
+    points = entry_points(group="classnorm.commands")
+    own = any(point.dist is not None and point.dist.name == "classnorm" for point in points)
     return "" if own else "the laboratory is not registered: install classnorm again"
 
 

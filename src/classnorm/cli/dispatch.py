@@ -153,9 +153,7 @@ def _dispatch(arguments: list[str]) -> None:
         print(_HELP.format(commands=_listing(commands())), end="")
         return
     if arguments[0] in ("-V", "--version"):
-        from importlib.metadata import version
-
-        print(f"classnorm {version('classnorm')}")
+        print(f"classnorm {__version__}")
         return
     known = _OWN if arguments[0] in _OWN else commands()
     family = {name: entry for name, entry in known.items() if name.startswith(f"{arguments[0]} ")}
@@ -165,7 +163,7 @@ def _dispatch(arguments: list[str]) -> None:
         print(f"usage: classnorm {arguments[0]} COMMAND --help\n\ncommands:\n{_listing(family)}")
         return
     if name not in known:
-        raise unknown_name("command", name, known, not_installed("classnorm.commands"))
+        raise unknown_name("command", name, known, not_installed())
     if launch().count > 1 and name != "train":
         raise ConfigError(f"classnorm {name} runs in one process; run it without torchrun")
     module, _, class_name = known[name][0].partition(":")

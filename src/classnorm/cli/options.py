@@ -20,7 +20,7 @@ from classnorm.cli.messages import one_line_errors
 from classnorm.data import AttributesKey, ZeroShotDataset, load
 from classnorm.data.row_store import MEMORY
 from classnorm.errors import ConfigError, unknown_name
-from classnorm.registry import Registry, load_plugin
+from classnorm.registry import Registry, load_plugin, not_installed
 
 
 def optional(metavar: str, help: str | None = None) -> Any:
@@ -131,7 +131,7 @@ class SettingsCommand(Command):
         """Fill in the flags, which include the settings that `--flag NAME` selects."""
         name = _choice(cls, arguments, flag)
         if name not in names:
-            raise unknown_name(flag, name, names)
+            raise unknown_name(flag, name, names, not_installed())
         config = config_of(name)
         _check_settings(cls, arguments, f"{flag} {name}", config, map(config_of, names.own))
         help_text = f"One of {', '.join(names)}. For the settings of another {flag}: {program} --{flag} NAME --help."

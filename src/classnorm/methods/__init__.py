@@ -72,7 +72,7 @@ METHODS = _Methods("classnorm.methods", Method, {name: f"{__name__}.settings.{na
 def method_named(name: str) -> Method:
     """The registered method with this name."""
     if name not in METHODS:
-        hint = not_installed("classnorm.methods") or "a plug-in's method needs `plugin`"
+        hint = not_installed() or "a plug-in's method needs `plugin`"
         raise unknown_name("method", name, METHODS, hint)
     return METHODS[name]
 
