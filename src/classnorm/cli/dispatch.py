@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_st
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from classnorm import __version__
 from classnorm.cli.messages import as_flags
 from classnorm.errors import ClassNormError, ConfigError, unknown_name
 from classnorm.io.escapes import printable
