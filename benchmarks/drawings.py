@@ -19,8 +19,8 @@ from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageDraw, ImageFont
 from scipy.ndimage import distance_transform_edt
 
-from classnorm.data import glyph_drawings, glyphs, load
-from classnorm.data.glyph_drawings import LINES
+from classnorm.data import glyph_images, glyphs, load
+from classnorm.data.glyph_images import LINES
 from classnorm.scoring import fit
 
 SIDE = 384  # of the canvas
@@ -87,8 +87,8 @@ def main() -> None:
     print(f"{len(classes)} of {len(scorer.class_names)} classes are in {FONT}, {(~is_seen).sum()} of them unseen")
     print(f"top 1, top 5, known at reject 0.01 | {arguments.letters} letters | all | unseen ones among all")
     for way, images in ways.items():
-        letters = np.stack([glyph_drawings.letter(picture(image)) for image in images])
-        rows = glyph_drawings.features(letters, "light")
+        letters = np.stack([glyph_images.drawn(picture(image)) for image in images])
+        rows = glyph_images.hog(letters, glyphs.PRESETS["light"].cell)
         top = scorer.top(rows, 5).indices
         right = np.array([scorer.class_names.index(name) for name in classes])[:, None] == top
         known = scorer.known(rows, 0.01)

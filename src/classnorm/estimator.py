@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from classnorm.data import ZeroShotDataset
-from classnorm.data.dataset import check_array
+from classnorm.data.checks import check_array
 from classnorm.data.descriptor_tables import (
     aligned,
     column_names,

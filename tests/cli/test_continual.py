@@ -128,7 +128,7 @@ def test_the_grid_of_the_paper(classnorm, bundle, tmp_path):
 
 def test_simulated_features_are_called_so(classnorm, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("classnorm.data._SIMULATED_ROWS", 240)
+    monkeypatch.setattr("classnorm.data.loading._SIMULATED_ROWS", 240)
     save_gbu(synthetic(SyntheticConfig(classes=12, unseen=3, rows=60, features=8, attributes=10)), tmp_path / "zoo")
     (tmp_path / "zoo" / "features.mat").unlink()
     outcome = classnorm("continual", "simulated:zoo", "--tasks", "3", "--hidden", "16", "--epochs", "1")

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from classnorm.data import load_bundle, load_gbu, save_bundle, save_gbu
-from classnorm.data.bundle import read_npz
 from classnorm.errors import DataError
+from classnorm.io.arrays import read_npz
 
 Arrays = dict[str, Any]
 

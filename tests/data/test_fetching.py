@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from classnorm.data import downloading, fetching
+from classnorm.data import fetching
 from classnorm.data.fetching import SOURCES, Source, fetch
 from classnorm.errors import ClassNormError, DataError, OutputError
 
@@ -108,8 +108,8 @@ def serve(
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
-    monkeypatch.setattr(downloading, "_PAUSE", 0.01)
-    monkeypatch.setattr(downloading, "_STALL", 0.3)
+    monkeypatch.setattr(fetching, "_PAUSE", 0.01)
+    monkeypatch.setattr(fetching, "_STALL", 0.3)
     monkeypatch.setenv("CLASSNORM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
     server = Server()

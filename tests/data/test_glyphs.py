@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from classnorm.data import ZeroShotDataset, glyphs
+from classnorm.data import ZeroShotDataset, glyph_images, glyphs
 from classnorm.errors import ConfigError, OutputError
 
 
@@ -98,9 +98,11 @@ def test_pictures_that_no_one_could_tell_apart_are_one_class(data: ZeroShotDatas
 
 def test_images_are_mapped_and_belong_to_their_rows(data: ZeroShotDataset) -> None:
     assert isinstance(data.images, np.memmap) and data.images.dtype == np.uint8
-    assert data.images.shape == (data.n_rows, glyphs.SIDE, glyphs.SIDE)
+    assert data.images.shape == (data.n_rows, glyph_images.SIDE, glyph_images.SIDE)
     rows = np.arange(0, data.n_rows, 97)
-    np.testing.assert_array_equal(glyphs.hog(data.images[rows], glyphs.PRESETS["light"].cell), data.features[rows])
+    np.testing.assert_array_equal(
+        glyph_images.hog(data.images[rows], glyphs.PRESETS["light"].cell), data.features[rows]
+    )
     assert data.image_files is not None
     for row in rows:
         code_point = data.image_files[row].split("/")[1].removeprefix("U+")
@@ -136,16 +138,20 @@ def test_features_keep_their_bits_if_a_processor_rounds_otherwise(
     monkeypatch.setattr(np, function, lambda *arrays: np.nextafter(rounded(*arrays), np.inf))
     rows = np.arange(0, data.n_rows, 9)
     assert data.images is not None
-    np.testing.assert_array_equal(glyphs.hog(data.images[rows], glyphs.PRESETS["light"].cell), data.features[rows])
+    np.testing.assert_array_equal(
+        glyph_images.hog(data.images[rows], glyphs.PRESETS["light"].cell), data.features[rows]
+    )
 
 
 def test_edges_vote_for_their_own_direction() -> None:
-    vertical = np.zeros((1, glyphs.SIDE, glyphs.SIDE), dtype=np.uint8)
-    vertical[0, :, : glyphs.SIDE // 2] = 255
+    vertical = np.zeros((1, glyph_images.SIDE, glyph_images.SIDE), dtype=np.uint8)
+    vertical[0, :, : glyph_images.SIDE // 2] = 255
     inner = (slice(None), slice(1, -1), slice(1, -1))  # away from the frame, which is an edge itself
     horizontal = vertical.transpose(0, 2, 1)
-    strength = [glyphs._orientation_histograms(image, 6)[inner].sum(axis=(0, 1, 2)) for image in (vertical, horizontal)]
-    half = glyphs.ORIENTATIONS // 2
+    strength = [
+        glyph_images._orientation_histograms(image, 6)[inner].sum(axis=(0, 1, 2)) for image in (vertical, horizontal)
+    ]
+    half = glyph_images.ORIENTATIONS // 2
     assert np.flatnonzero(strength[0]).tolist() == [0]
     assert np.flatnonzero(strength[1]).tolist() == [half]
     assert strength[0][0] == pytest.approx(strength[1][half])

@@ -12,9 +12,9 @@ import pytest
 import scipy.io
 
 from classnorm.data import load
-from classnorm.data.matlab import read_mat
 from classnorm.errors import DataError
 from classnorm.io.arrays import Archive, read_npy
+from classnorm.io.matlab import read_mat
 
 
 def npy(array):

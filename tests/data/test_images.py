@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from classnorm.data.decoding import image_signature, read_images
 from classnorm.data.image_table import ImageTable
-from classnorm.data.images import find_images, image_signature, read_image_split, read_images
+from classnorm.data.images import find_images, read_image_split
 from classnorm.errors import DataError
 
 Write = Callable[..., Path]
@@ -208,7 +209,7 @@ def test_large_pictures_are_decoded_one_at_a_time(tmp_path: Path, monkeypatch: p
     files = [tmp_path / f"{i}.png" for i in range(8)]
     for file in files:
         Image.new("L", (40, 40)).save(file)
-    monkeypatch.setattr("classnorm.data.images._LARGE_PIXELS", 40 * 40 - 1)
+    monkeypatch.setattr("classnorm.data.decoding._LARGE_PIXELS", 40 * 40 - 1)
     inside = most = 0
 
     def prepare(image: Image.Image) -> np.ndarray:

@@ -14,8 +14,9 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from classnorm.data import SyntheticConfig, ZeroShotDataset, load_bundle, save_bundle, synthetic
-from classnorm.data.inspection import Inspection, duplicates, inspect_dataset, nearest_rows
+from classnorm.data import SyntheticConfig, ZeroShotDataset, duplicates, load_bundle, save_bundle, synthetic
+from classnorm.data.duplicates import nearest_rows
+from classnorm.data.inspection import Inspection, inspect_dataset
 from classnorm.progress import Progress
 
 NAMES = ("ant", "bee", "cow", "okapi", "zebra")

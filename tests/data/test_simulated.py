@@ -1,10 +1,12 @@
 """Real attributes with simulated features."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from classnorm.data import SyntheticConfig, read_splits, save_gbu, simulate, synthetic
-from classnorm.data.gbu_benchmarks import recognise
+from classnorm.data.dataset import recognise
 from classnorm.errors import DataError
 
 
@@ -61,7 +63,7 @@ def test_rows_of_a_class_lie_closer_to_their_class_than_to_others(folder):
 
 
 def test_a_recognised_benchmark_keeps_its_number_of_unseen_classes(zoo, tmp_path, monkeypatch):
-    monkeypatch.setattr("classnorm.data.simulated.recognise", lambda *_: "AWA2")
+    monkeypatch.setattr(sys.modules["classnorm.data.synthetic"], "recognise", lambda *_: "AWA2")
     save_gbu(zoo, tmp_path / "renamed")
     simulated = simulate(tmp_path / "renamed", features=12, rows=200)
     assert simulated.sizes["unseen_classes"] == 10

@@ -12,9 +12,9 @@ import pytest
 import scipy.io
 
 from classnorm.data import load_gbu, save_gbu
-from classnorm.data.gbu_benchmarks import recognise
-from classnorm.data.matlab import read_mat
+from classnorm.data.dataset import recognise
 from classnorm.errors import DataError
+from classnorm.io.matlab import read_mat
 
 Arrays = dict[str, Any]
 Write = Callable[..., Path]

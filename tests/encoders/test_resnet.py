@@ -21,7 +21,7 @@ from torch import Tensor
 from classnorm.data import load
 from classnorm.data.image_table import folder_and_file
 from classnorm.encoders import load_encoder
-from classnorm.encoders.resnet import ResNet
+from classnorm.encoders.networks import ResNet
 from classnorm.errors import ModelError
 
 IMAGES = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(1)) * 255 - 110

@@ -9,9 +9,8 @@ import pytest
 
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.data.descriptions import read_descriptions
-from classnorm.encoders import sentence_sets
-from classnorm.encoders.sentence_sets import SetEncoder
-from classnorm.encoders.text import TextEncoder, load_text_encoder
+from classnorm.encoders import text
+from classnorm.encoders.text import SetEncoder, TextEncoder, load_text_encoder
 from classnorm.errors import ModelError
 from classnorm.methods import METHODS
 from classnorm.preparation.describing import describe, recorded_text_encoder
@@ -70,7 +69,7 @@ def test_features_do_not_change_between_calls_and_the_record_tells_their_setting
     plain = TextEncoder("minilm", Path("nowhere"), "")
     assert encoder.checksum != plain.checksum
     other = SetEncoder("set:minilm", Path("nowhere"), "")
-    monkeypatch.setattr(sentence_sets, "_BANDWIDTHS", (0.2, 0.4))
+    monkeypatch.setattr(text, "_BANDWIDTHS", (0.2, 0.4))
     assert other.checksum != encoder.checksum
     assert other.record()["bandwidths"] == [0.2, 0.4]
 

@@ -29,11 +29,11 @@ from PIL import Image
 import classnorm.report
 from classnorm.cli import main
 from classnorm.data import SyntheticConfig, load, save_bundle, save_folder, synthetic
-from classnorm.data.images import read_images
-from classnorm.data.matlab import read_mat
+from classnorm.data.decoding import read_images
 from classnorm.data.table_files import read_descriptors, read_features
 from classnorm.errors import ClassNormError
 from classnorm.io.arrays import read_npy
+from classnorm.io.matlab import read_mat
 from classnorm.methods import METHODS, FitContext, FitJob, read_recipe, resolve
 from classnorm.report import group_results, plots, write_report
 from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, find_artifacts

@@ -12,7 +12,7 @@ from torch import nn
 from classnorm.encoders import Encoder, load_encoder
 from classnorm.errors import ConfigError
 from classnorm.preparation import BlockOutputs, ImageInputs
-from classnorm.preparation.block_outputs import split_encoder
+from classnorm.preparation.image_inputs import split_encoder
 
 ROWS = torch.tensor([3, 0, 4])
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from classnorm.data import SyntheticConfig, glyphs, synthetic
+from classnorm.data import SyntheticConfig, glyph_images, glyphs, synthetic
 from classnorm.scoring import Scorer, fit
 from classnorm.serve import ServeSettings
 
@@ -54,7 +54,10 @@ def test_pictures_of_the_dataset_are_classified_like_its_features(client, letter
 
 
 def test_a_picture_that_cannot_be_read_has_no_answer_and_the_others_have(client):
-    files = [("files", ("good.png", png(glyphs.picture(E_ACUTE)))), ("files", ("bad.png", b"\x89PNG nothing"))]
+    files = [
+        ("files", ("good.png", png(glyph_images.rendered(glyphs.character(E_ACUTE))))),
+        ("files", ("bad.png", b"\x89PNG nothing")),
+    ]
     answer = client.post("/predict", files=files).json()
     assert answer["predictions"][0] and answer["predictions"][1] is None
     assert answer["errors"][0] is None and "not an image" in answer["errors"][1]
@@ -226,6 +229,8 @@ def test_a_method_that_learns_from_no_examples_says_so(side_by_side):
     given = side_by_side.post("/examples", json={"class": name, "features": [[1.0] * 16], "model": "other"})
     assert given.status_code == 400 and "pictures" in given.json()["error"]
     image = side_by_side.post(
-        "/predict", files={"files": ("a.png", png(glyphs.picture(E_ACUTE)))}, data={"model": "other"}
+        "/predict",
+        files={"files": ("a.png", png(glyph_images.rendered(glyphs.character(E_ACUTE))))},
+        data={"model": "other"},
     )
     assert image.status_code == 400 and "takes features" in image.json()["error"]

@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
-from classnorm.data import glyphs
+from classnorm.data import glyph_images, glyphs
 from classnorm.scoring import Scorer, fit
 from classnorm.serve import ServeSettings
 
@@ -72,7 +72,7 @@ def visit(browser, site):
 def picture(name, font="DejaVuSerif"):
     """A PNG of a letter, dark on light, in a font that the models are not trained on."""
     file = io.BytesIO()
-    Image.fromarray(255 - glyphs.picture(name, font)).save(file, "PNG")
+    Image.fromarray(255 - glyph_images.rendered(glyphs.character(name), font)).save(file, "PNG")
     return file.getvalue()
 
 

@@ -23,11 +23,13 @@ from classnorm.data import (
     save_gbu,
     synthesize,
 )
+from classnorm.data.duplicates import RowPair, search_cost
 from classnorm.data.fetching import SOURCES, fetch
-from classnorm.data.inspection import Inspection, RowPair, Spread, inspect_dataset, search_cost
+from classnorm.data.inspection import Inspection, inspect_dataset
+from classnorm.data.inspection_facts import Spread
 from classnorm.data.row_store import DType
 from classnorm.errors import ConfigError
-from classnorm.preparation.merging import merge
+from classnorm.preparation.parts import merge
 from classnorm.results.numbers import number_text
 
 _LONG = 5e11  # operations: about ten seconds on one core

@@ -14,8 +14,8 @@ from classnorm.cli.console import print_json, print_table
 from classnorm.cli.model_inputs import InputOptions
 from classnorm.cli.options import Command, DataOptions, ModelArgument, OutputOptions, optional
 from classnorm.data import ZeroShotDataset
+from classnorm.data.bundles import is_folder_bundle
 from classnorm.data.descriptions import match_names
-from classnorm.data.folder import is_folder_bundle
 from classnorm.data.image_table import ImageTable
 from classnorm.data.images import find_images
 from classnorm.errors import DataError

@@ -25,7 +25,7 @@ from classnorm.encoders import Encoder, check_encoder
 from classnorm.errors import ConfigError
 from classnorm.io.files import locked
 from classnorm.preparation.dataset import features_key, refreshed, with_split
-from classnorm.preparation.part import PartOf
+from classnorm.preparation.parts import PartOf
 from classnorm.training import pick_device
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from classnorm.cli.model_inputs import InputOptions
-from classnorm.data.bundle import read_npz, texts
 from classnorm.data.images import find_images
 from classnorm.data.table_files import read_features
 from classnorm.errors import DataError
+from classnorm.io.arrays import read_npz, texts
 
 _WITHOUT_LABELS = (".npy", ".mat", ".parquet")  # features
 

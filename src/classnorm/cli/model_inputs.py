@@ -14,12 +14,12 @@ from classnorm.cli.image_options import notice_skipped
 from classnorm.cli.options import optional
 from classnorm.cli.run_options import DeviceOption
 from classnorm.data import glyphs
-from classnorm.data.bundle import read_npz, texts
-from classnorm.data.folder import is_folder_bundle, read_store
+from classnorm.data.bundles import is_folder_bundle, read_store
 from classnorm.data.images import list_images
 from classnorm.data.table_files import read_features
 from classnorm.encoders import Encoder, check_encoder, frozen_encoder, recorded_encoder, same_encoder
 from classnorm.errors import ConfigError, DataError
+from classnorm.io.arrays import read_npz, texts
 from classnorm.results.run_folder import encoder_file, read_encoder
 from classnorm.training import pick_device
 

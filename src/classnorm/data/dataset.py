@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -16,15 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data.attribute_names import check_attribute_names
-from classnorm.data.gbu_benchmarks import recognise
-from classnorm.data.row_store import Features, FloatArray, IntArray, RowStore, RowView, row_blocks
+from classnorm.data.checks import check_descriptors, check_distinct, check_features, check_integers, row_chunks
+from classnorm.data.row_store import Features, IntArray, RowStore, RowView
 from classnorm.errors import DataError
 
+# SHA-256 (first 16 digits) of the sorted class names. AwA1 and AwA2 have the same classes but different rows.
+_BENCHMARKS = {
+    "839cf39f663841e7": "CUB",
+    "97eaea9ca5eba9a8": "SUN",
+    "dd61963d915d9176": "AWA2",
+    "6dfa98a106b8e62a": "APY",
+}
+_AWA1_ROWS = 30475
 TEXT_PROVENANCE = ("text_encoder", "templates", "joined")
 """Keys of the provenance that say how descriptors were made from text."""
-
-_LARGEST = 2**53  # up to here float64 represents every integer exactly
-_CHUNK = 4096  # rows per block, so that a memory-mapped file is never fully in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +200,7 @@ class ZeroShotDataset:
         """Whether all training features are ≥ 0, as after average pooling of ReLU outputs."""
         if isinstance(self.features, RowStore) and self.features.minimum is not None and self.features.minimum >= 0:
             return True
-        return all(block.min() >= 0 for _, block in row_blocks(self.view(self.split.train), _CHUNK))
+        return all(block.min() >= 0 for block in row_chunks(self.view(self.split.train)))
 
     def view(self, rows: IntArray) -> RowView:
         """These rows of the features, read when they are used."""
@@ -291,104 +295,6 @@ class ZeroShotDataset:
         return notices + [f"no test rows of {kind} classes: {undefined}" for kind in empty]
 
 
-def row_chunks(features: Features) -> Iterator[FloatArray]:
-    """Iterate over blocks of rows."""
-    return (block for _, block in row_blocks(features, _CHUNK))
-
-
-def converted_blocks(features: Features, dtype: npt.DTypeLike, size: int = _CHUNK) -> Iterator[FloatArray]:
-    """Iterate over blocks of rows in another precision."""
-    for _, block in row_blocks(features, size):
-        with np.errstate(over="ignore"):
-            rows = block.astype(dtype, copy=False)
-        if not np.isfinite(rows).all():
-            raise DataError(f"features up to {np.abs(block).max():.3g} cannot be stored in {rows.dtype}; use float32")
-        yield rows
-
-
-def check_features(features: npt.ArrayLike | RowStore, where: str) -> Features:
-    """Return a finite [n, d] matrix in float32 or float16; memory-mapped input and stores stay what they are."""
-    if isinstance(features, RowStore):
-        if features.hashes is None:  # not written by `FolderWriter`, which checks
-            _check_finite(features, where)
-        return features
-    return check_array(features, where)
-
-
-def check_array(features: npt.ArrayLike, where: str) -> FloatArray:
-    """Like `check_features`, for an array."""
-    matrix = np.asanyarray(features)
-    if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
-        raise DataError(
-            f"{where}: features must be a numeric matrix [rows, dimensions], not {matrix.dtype} of shape {matrix.shape}"
-        )
-    if matrix.shape[1] == 0:
-        raise DataError(f"{where}: features have no columns; check the file")
-    if matrix.dtype not in (np.float32, np.float16):
-        with np.errstate(over="ignore"):
-            matrix = matrix.astype(np.float32)
-    _check_finite(matrix, where)
-    return matrix
-
-
-def _check_finite(matrix: Features, where: str) -> None:
-    for number, chunk in enumerate(row_chunks(matrix)):
-        # A finite sum implies finite values. An infinite one may be overflow, so check each value.
-        with np.errstate(invalid="ignore", over="ignore"):
-            total = chunk.sum(dtype=np.float64)
-        if not np.isfinite(total):
-            bad = np.flatnonzero(~np.isfinite(chunk).all(axis=1))
-            if len(bad):
-                raise DataError(
-                    f"{where}: features of row {number * _CHUNK + int(bad[0])} (0-based) hold NaN or infinity; "
-                    "remove or correct that row"
-                )
-
-
-def check_descriptors(descriptors: npt.ArrayLike, names: Sequence[str], where: str) -> npt.NDArray[np.float32]:
-    """Return a finite [n_classes, d_a] table without all-zero rows."""
-    table = np.asarray(descriptors)
-    if table.ndim != 2 or table.dtype.kind not in "fiub" or table.shape[1] == 0:
-        raise DataError(
-            f"{where}: descriptors must be a numeric table [classes, dimensions], "
-            f"not {table.dtype} of shape {table.shape}"
-        )
-    if len(table) != len(names):
-        raise DataError(
-            f"{where}: {len(table)} descriptors for {len(names)} class names; give one per class, in that order"
-            + (" (is the table transposed?)" if table.shape[1] == len(names) else "")
-        )
-    with np.errstate(over="ignore"):
-        table = table.astype(np.float32)
-    bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
-    if len(bad):
-        raise DataError(f"{where}: the descriptor of class {names[bad[0]]!r} holds NaN or infinity; correct it")
-    zero = np.flatnonzero(~table.any(axis=1))
-    if len(zero):
-        raise DataError(f"{where}: the descriptor of class {names[zero[0]]!r} is all zero; fill it in")
-    return table
-
-
-def check_distinct(names: Iterable[str], where: str) -> None:
-    """Raise a `DataError` if a class name occurs twice."""
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise DataError(f"{where}: class name {repeated[0]!r} occurs twice; names must be distinct")
-
-
-def check_integers(values: npt.ArrayLike, key: str, where: str) -> IntArray:
-    """Return a flat array of integers; integer-valued floats are converted."""
-    array = np.asarray(values)
-    if array.size == 0:
-        return np.zeros(0, dtype=np.int64)
-    integral = array.dtype.kind == "f" and (np.abs(array) <= _LARGEST).all() and (array == np.round(array)).all()
-    if array.dtype.kind not in "iu" and not integral:
-        name_hint = "; give the index of each name in class_names"
-        hints = {"b": "; convert the mask to row numbers with np.flatnonzero", "U": name_hint, "S": name_hint}
-        raise DataError(f"{where}: {key} must be whole numbers, not {array.dtype}{hints.get(array.dtype.kind, '')}")
-    return array.reshape(-1).astype(np.int64)
-
-
 def _check_labels(labels: npt.ArrayLike, n_rows: int, n_classes: int, where: str) -> IntArray:
     index = check_integers(labels, "labels", where)
     if len(index) != n_rows:
@@ -438,3 +344,10 @@ def _check_split(split: Split, labels: IntArray, names: tuple[str, ...], where: 
             f"{where}: class {names[untrained[0]]!r} is among the test rows of seen classes but has no training row; "
             "move its rows to test_unseen"
         )
+
+
+def recognise(class_names: Sequence[str], n_rows: int) -> str | None:
+    """Return the GBU benchmark with these class names (CUB, SUN, AWA1, AWA2 or APY), or None."""
+    digest = hashlib.sha256("\n".join(sorted(class_names)).encode()).hexdigest()[:16]
+    benchmark = _BENCHMARKS.get(digest)
+    return "AWA1" if benchmark == "AWA2" and n_rows == _AWA1_ROWS else benchmark

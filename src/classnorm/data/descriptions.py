@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data.attribute_names import find_attribute_names
-from classnorm.data.bundle import provenance_of, read_npz, texts
-from classnorm.data.cub import cub_attribute_names, read_cub_classes
-from classnorm.data.dataset import TEXT_PROVENANCE, ZeroShotDataset, check_descriptors, check_distinct
-from classnorm.data.images import class_folders
+from classnorm.data.bundles import provenance_of
+from classnorm.data.checks import check_descriptors, check_distinct
+from classnorm.data.dataset import TEXT_PROVENANCE, ZeroShotDataset
+from classnorm.data.images import class_folders, cub_attribute_names, read_cub_classes
 from classnorm.data.table_files import (
     csv_rows,
     is_header,
@@ -29,6 +29,7 @@ from classnorm.data.table_files import (
 )
 from classnorm.data.xlsa17 import read_splits
 from classnorm.errors import DataError, nearest
+from classnorm.io.arrays import read_npz, texts
 
 _NAME_COLUMNS = ("name", "class", "class_name", "classname", "label", "species", "category")
 _SUFFIXES = (".txt", ".csv", ".parquet", ".json", ".npz", ".npy")

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import PIL
-from PIL import Image, ImageDraw, ImageFont
 from PIL import features as pillow_features
 
 from classnorm.data.dataset import Split, ZeroShotDataset
+from classnorm.data.glyph_images import VARIANTS, font_file, hog, variants
 from classnorm.data.row_store import IntArray
 from classnorm.errors import DataError, unknown_name
 from classnorm.io.arrays import write_npy
@@ -34,13 +34,8 @@ from classnorm.io.files import cache_folder, replacing, write_json
 
 VERSION = "2"  # increment whenever the rows of a preset change
 
-Images = npt.NDArray[np.uint8]  # [n_rows, height, width]
-Floats = npt.NDArray[np.float32]
 
-SIDE = 48  # image side in pixels
-ORIENTATIONS = 8
 UNSEEN_SHARE = 0.2
-VARIANTS = 2  # renderings per class and font
 SEED = 1
 
 LATIN = ((0x0041, 0x0250),)
@@ -239,7 +234,7 @@ def _distinct(chars: list[str], fonts: Sequence[str]) -> list[str]:
     from matplotlib.ft2font import FT2Font
 
     for name in fonts:
-        font = FT2Font(str(_font_file(name)))
+        font = FT2Font(str(font_file(name)))
         font.set_size(1000, 72)
         available = font.get_charmap()
         outlines: dict[bytes, str] = {}
@@ -265,88 +260,6 @@ def _choose_unseen(letters: Sequence[_Letter]) -> IntArray:
     return np.sort(np.array(unseen))
 
 
-# ---- Images and features -----------------------------------------------------------------------------------
-
-
-def _font_file(name: str) -> Path:
-    import matplotlib  # here, because the import takes longer than reading the cache
-
-    return Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf"
-
-
-def picture(class_name: str, font: str = "DejaVuSans") -> Images:
-    """Draw a class in a font of matplotlib, [SIDE, SIDE]: white on black, upright."""
-    side = 2 * SIDE
-    canvas = _letter_canvas(character(class_name), _load_font(font, side), side)
-    return np.asarray(canvas.resize((SIDE, SIDE), Image.Resampling.BILINEAR))
-
-
-def _load_font(name: str, side: int) -> ImageFont.FreeTypeFont:
-    # Every Pillow build has the basic layout engine, and it does not substitute characters.
-    return ImageFont.truetype(_font_file(name), round(0.64 * side), layout_engine=ImageFont.Layout.BASIC)
-
-
-def _letter_canvas(char: str, font: ImageFont.FreeTypeFont, side: int) -> Image.Image:
-    canvas = Image.new("L", (side, side))
-    # One baseline for all: many classes differ only in the position of the mark.
-    ImageDraw.Draw(canvas).text((side / 2, 0.74 * side), char, fill=255, font=font, anchor="ms")
-    return canvas
-
-
-def _draw(chars: Sequence[str], fonts: Sequence[str], seed: int) -> Images:
-    """Draw [n_fonts · n_chars · VARIANTS, SIDE, SIDE]: white on black, slightly rotated, shifted and scaled."""
-    side = 2 * SIDE  # twice the size, to reduce blur in the transformation
-    rng = np.random.default_rng(seed)
-    images = []
-    for name in fonts:
-        font = _load_font(name, side)
-        for char in chars:
-            canvas = _letter_canvas(char, font, side)
-            for _ in range(VARIANTS):
-                angle, scale = rng.uniform(-0.07, 0.07), 2 * rng.uniform(0.95, 1.07)
-                cos, sin = scale * np.cos(angle), scale * np.sin(angle)
-                x, y = side / 2 + rng.uniform(-2, 2, size=2) - np.array([cos + sin, cos - sin]) * SIDE / 2
-                matrix = (cos, sin, x, -sin, cos, y)
-                variant = canvas.transform((SIDE, SIDE), Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
-                images.append(np.asarray(variant))
-    return np.stack(images)
-
-
-def hog(images: Images, cell: int) -> Floats:
-    """Compute histograms of oriented gradients [n_rows, (SIDE / cell − 1)² · ORIENTATIONS], non-negative.
-
-    Each histogram covers 2 × 2 cells, with a stride of one cell, and is normalized by the energy of the 3 × 3
-    histograms around it.
-    """
-    histograms = _orientation_histograms(images, cell)
-    h = histograms[:, 1:] + histograms[:, :-1]
-    h = h[:, :, 1:] + h[:, :, :-1]
-    energy = np.pad((h**2).sum(axis=3), ((0, 0), (1, 1), (1, 1)))
-    energy = np.lib.stride_tricks.sliding_window_view(energy, (3, 3), axis=(1, 2)).mean(axis=(3, 4))
-    h /= np.sqrt(energy + cell**2)[..., None]  # the constant keeps weak gradients weak
-    # In double precision and then rounded, they are the same to the bit on every processor, and so is the checksum.
-    return np.round(h.reshape(len(h), -1), 6).astype(np.float32)
-
-
-def _orientation_histograms(images: Images, cell: int) -> npt.NDArray[np.float64]:
-    """Sum the gradients of each cell by direction: [n_rows, SIDE / cell, SIDE / cell, ORIENTATIONS]."""
-    grid = SIDE // cell
-    pixels = np.pad(images, ((0, 0), (1, 1), (1, 1))) / 255
-    dy = pixels[:, 2:, 1:-1] - pixels[:, :-2, 1:-1]
-    dx = pixels[:, 1:-1, 2:] - pixels[:, 1:-1, :-2]
-    strength = np.hypot(dx, dy)
-    angle = np.arctan2(dy, dx) % np.pi * (ORIENTATIONS / np.pi)  # unsigned: both edges of a stroke count alike
-    lower = np.floor(angle)
-    upper_weight = strength * (angle - lower)
-    index = np.arange(SIDE) // cell
-    cells = (np.arange(len(images))[:, None, None] * grid + index[:, None]) * grid + index  # [n_rows, SIDE, SIDE]
-    histograms = np.zeros(len(images) * grid * grid * ORIENTATIONS)
-    for step, weight in ((0, strength - upper_weight), (1, upper_weight)):  # split between the two nearest bins
-        bins = cells * ORIENTATIONS + (lower.astype(np.int64) + step) % ORIENTATIONS
-        histograms += np.bincount(bins.ravel(), weights=weight.ravel(), minlength=len(histograms))
-    return histograms.reshape(len(images), grid, grid, ORIENTATIONS)
-
-
 # ---- Cache -------------------------------------------------------------------------------------------------
 
 _ARRAYS = ("features", "labels", "descriptors", "images")
@@ -362,7 +275,7 @@ def _render(preset: Preset) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]
     parts = ((np.setdiff1d(all_classes, unseen), preset.train_fonts), (all_classes, preset.test_fonts))
     for seed, (classes, fonts) in enumerate(parts):
         part = [chars[c] for c in classes]
-        image_parts.append(_draw(part, fonts, seed))
+        image_parts.append(variants(part, fonts, seed))
         label_parts.append(np.tile(np.repeat(classes, VARIANTS), len(fonts)))
         files += [f"{f}/U+{ord(c):04X}/{v}" for f in fonts for c in part for v in range(VARIANTS)]
     images, labels = np.concatenate(image_parts), np.concatenate(label_parts)

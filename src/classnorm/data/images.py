@@ -1,35 +1,23 @@
-"""Image sources (a folder per class, a CSV file, CUB, glyphs) and image decoding."""
+"""Image sources: a folder per class, a CSV file, CUB-200-2011 as published, glyphs."""
 
 from __future__ import annotations
 
 import csv
-import hashlib
-import os
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PureWindowsPath
-from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps, UnidentifiedImageError
 
 from classnorm.data import glyphs
-from classnorm.data.cub import read_cub, read_cub_split
+from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.dataset import Split
-from classnorm.data.image_formats import SUFFIXES, displayed, reason_to_refuse, register_heif
-from classnorm.data.image_table import Images, ImageTable, folder_and_file
+from classnorm.data.decoding import SUFFIXES
+from classnorm.data.image_table import ImageTable, folder_and_file
 from classnorm.data.row_store import IntArray
 from classnorm.data.table_files import csv_lines
 from classnorm.errors import DataError
-
-_FORMATS = ("JPEG", "MPO", "PNG", "BMP", "DIB", "GIF", "TIFF", "WEBP", "PPM", "AVIF", "HEIF")
-_LARGE_PIXELS = 1 << 25
-_LARGE = threading.Lock()
 
 
 def find_images(source: str | Path) -> ImageTable:
@@ -57,79 +45,6 @@ def find_images(source: str | Path) -> ImageTable:
         problem = "the images are not in class folders" if flat else "no images there"
         raise DataError(f"{path}: {problem}; use a folder that contains one folder of images per class")
     return table
-
-
-def read_images(
-    images: Images | Sequence[BinaryIO],
-    rows: Iterable[int],
-    prepare: Callable[[Image.Image], npt.NDArray[np.uint8]],
-    *,
-    ahead: int = 64,
-) -> Iterator[npt.NDArray[np.uint8] | str]:
-    """Yield `prepare(image)` for each row in order, or the reason why the image cannot be read.
-
-    Images are decoded in background threads, at most `ahead` of them in advance.
-    """
-
-    def read(row: int) -> npt.NDArray[np.uint8] | str:
-        try:
-            if isinstance(images, np.ndarray):
-                return prepare(Image.fromarray(images[row]))
-            file = images[row]
-            if isinstance(file, Path) and (reason := reason_to_refuse(file)):
-                return reason
-            with open_image(file) as image, _turn(image):
-                return prepare(displayed(ImageOps.exif_transpose(image)))  # rotated upright
-        except MemoryError:
-            raise
-        except FileNotFoundError:
-            return "no such file"
-        except Exception as error:  # Pillow raises many types on a damaged file
-            reason = "not an image" if isinstance(error, UnidentifiedImageError) else str(error)
-            if isinstance(error, Image.DecompressionBombError):
-                reason = "more than 178 megapixels; make it smaller"
-            reason = " ".join(reason.split())
-            return (reason if len(reason) <= 100 else f"{reason[:99]}…") or type(error).__name__
-
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        waiting: deque[Future[npt.NDArray[np.uint8] | str]] = deque()
-        try:
-            for row in rows:
-                waiting.append(pool.submit(read, row))
-                if len(waiting) > ahead:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
-
-
-def open_image(file: Path | BinaryIO) -> Image.Image:
-    """Open a picture of a raster format. Pillow would start Ghostscript for an EPS file, whatever its name."""
-    if isinstance(file, Path) and file.exists() and not file.is_file():
-        raise ValueError("not a file")
-    Image.init()
-    register_heif()
-    return Image.open(file, formats=[name for name in _FORMATS if name in Image.OPEN])
-
-
-def _turn(image: Image.Image) -> AbstractContextManager[Any]:
-    """Large pictures are decoded one at a time: a few at once would not fit in memory."""
-    return _LARGE if image.width * image.height > _LARGE_PIXELS else nullcontext()
-
-
-def image_signature(images: Images, rows: Sequence[int]) -> str:
-    """Return a SHA-256 of the images: of their pixels, or of file names, sizes and modification times."""
-    digest = hashlib.sha256()
-    for row in rows:
-        image = images[row]
-        if isinstance(image, Path):
-            stat = image.stat() if image.is_file() else None
-            digest.update(f"{image.absolute()}|{stat and (stat.st_size, stat.st_mtime_ns)}\n".encode())
-        else:
-            digest.update(np.ascontiguousarray(image).tobytes())
-    return digest.hexdigest()
 
 
 def _folder_per_class(root: Path) -> ImageTable:
@@ -299,3 +214,77 @@ def _named_split(path: Path, labels: IntArray, rows: Sequence[Sequence[str]]) ->
         problem = "no training image" if is_unseen[wrong[0]] else "training images"
         raise DataError(f"{path}: an image is {stated[wrong[0]]}, but its class has {problem}; correct the split")
     return Split.from_masks(is_unseen, ~is_train)
+
+
+# ---- CUB: text files with lines of the form `ID TEXT` --------------------------------------------------------
+
+
+def read_cub(root: Path) -> ImageTable:
+    """Read the images of CUB's folder with their classes, and the split and attributes if present."""
+    files, label_ids, class_names = (
+        _numbered(root / f"{name}.txt") for name in ("images", "image_class_labels", "classes")
+    )
+    position = {number: i for i, number in enumerate(class_names)}
+    for number, file in files.items():
+        if label_ids.get(number) not in position:
+            raise DataError(f"{root / 'image_class_labels.txt'}: image {number} ({file}) has no class in classes.txt")
+    is_train = None
+    if (root / "train_test_split.txt").is_file():
+        flags = _numbered(root / "train_test_split.txt")
+        if not all(flags.get(number) in ("0", "1") for number in files):
+            raise DataError(f"{root / 'train_test_split.txt'}: must contain 0 or 1 for each image in images.txt")
+        is_train = np.array([flags[number] == "1" for number in files])
+    names, descriptors = read_cub_classes(root)
+    return ImageTable(
+        root.resolve().name,
+        tuple(files.values()),
+        np.array([position[label_ids[number]] for number in files], dtype=np.int64),
+        names,
+        root / "images",
+        is_train=is_train,
+        descriptors=descriptors,
+        provenance={} if descriptors is None else {"attributes": "continuous, in percent"},
+        attribute_names=None if descriptors is None else cub_attribute_names(root, descriptors.shape[1]),
+    )
+
+
+def read_cub_classes(root: Path) -> tuple[tuple[str, ...], npt.NDArray[np.float32] | None]:
+    """Read the class names of CUB's folder, and their attributes [n_classes, d_a] if present."""
+    names = tuple(_numbered(root / "classes.txt").values())
+    path = root / "attributes" / "class_attribute_labels_continuous.txt"
+    if not path.is_file():
+        return names, None
+    try:
+        table: npt.NDArray[np.float32] = np.loadtxt(path, dtype=np.float32, ndmin=2)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not a table of numbers ({error})") from error
+    if len(table) != len(names):
+        raise DataError(f"{path}: {len(table)} rows for {len(names)} classes; it must have one per class")
+    return names, table
+
+
+def cub_attribute_names(root: Path, d_a: int) -> tuple[str, ...] | None:
+    """Read `attributes.txt`, which the published archive has beside CUB's folder, if it is there."""
+    return find_attribute_names(root, d_a) or find_attribute_names(root.resolve().parent, d_a)
+
+
+def read_cub_split(path: Path) -> list[tuple[str, str]]:
+    """Read (image, flag) from each line of `train_test_split.txt`; `images.txt` must be in the same folder."""
+    names = path.with_name("images.txt")
+    flags, files = _numbered(path), _numbered(names)
+    unknown = next((number for number in flags if number not in files), None)
+    if unknown is not None:
+        raise DataError(f"{path}: image {unknown} is not in {names}")
+    return [(files[number], flag) for number, flag in flags.items()]
+
+
+def _numbered(path: Path) -> dict[str, str]:
+    """Read a file with lines `ID TEXT`."""
+    try:
+        lines = [line.split(maxsplit=1) for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not readable ({error}); CUB's layout requires it") from error
+    for line in lines:
+        if len(line) != 2:
+            raise DataError(f"{path}: the line {' '.join(line)!r} is not of the form: number text")
+    return {number: text.strip() for number, text in lines}

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.bundle import read_npz, texts
-from classnorm.data.dataset import check_array, check_distinct
-from classnorm.data.matlab import read_mat
+from classnorm.data.checks import check_array, check_distinct
 from classnorm.data.row_store import FloatArray
 from classnorm.errors import DataError
-from classnorm.io.arrays import read_npy
+from classnorm.io.arrays import read_npy, read_npz, texts
 from classnorm.io.documents import read_regular
 from classnorm.io.files import replacing, write_json
+from classnorm.io.matlab import read_mat
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
 

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data.attribute_names import find_attribute_names
-from classnorm.data.dataset import Split, ZeroShotDataset, check_integers
-from classnorm.data.gbu_benchmarks import recognise
+from classnorm.data.checks import check_integers
+from classnorm.data.dataset import Split, ZeroShotDataset, recognise
 from classnorm.data.image_table import folder_and_file
-from classnorm.data.matlab import read_mat
 from classnorm.errors import DataError
 from classnorm.io.files import replacing, write_text
+from classnorm.io.matlab import read_mat
 
 AttributesKey = Literal["att", "original_att"]
 

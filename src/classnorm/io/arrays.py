@@ -7,7 +7,7 @@ import math
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -83,10 +83,33 @@ def write_npy(path: Path, array: Array) -> None:
         file.write(array.reshape(-1).view(np.uint8).data)
 
 
-def read_arrays(path: Path, keys: Iterable[str] | None = None) -> dict[str, Array]:
-    """All arrays of a small `.npz` file of ours, or those named."""
+def read_arrays(path: Path) -> dict[str, Array]:
+    """All arrays of an `.npz` file."""
     with Archive(path) as archive:
-        return {key: archive.read(key) for key in (archive.keys if keys is None else keys)}
+        return {key: archive.read(key) for key in archive.keys}
+
+
+def read_npz(
+    path: Path, keys: tuple[str, ...], optional: tuple[str, ...] = (), max_bytes: int | None = None
+) -> dict[str, Array]:
+    """Arrays of an `.npz` file by name; large uncompressed ones are memory-mapped."""
+    with Archive(path, max_bytes) as archive:
+        missing = [key for key in keys if key not in archive]
+        if missing:
+            raise DataError(f"{path}: the array {missing[0]!r} is missing; a bundle contains {', '.join(keys)}")
+        return {key: archive.read(key) for key in (*keys, *optional) if key in archive}
+
+
+def texts(array: Array, where: str = "") -> list[str]:
+    """Return the entries of an array as strings, decoding bytes."""
+    try:
+        entries = [text.decode() if isinstance(text, bytes) else str(text) for text in array.reshape(-1).tolist()]
+        "".join(entries).encode()
+    except (UnicodeError, ValueError) as error:  # bytes that are no UTF-8, half a character, a code that is none
+        raise DataError(
+            f"{where and f'{where}: '}holds names that are no text; write them as np.array(names)"
+        ) from error
+    return entries
 
 
 def check_regular(path: Path) -> None:

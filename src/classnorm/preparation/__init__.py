@@ -8,9 +8,8 @@ from classnorm.lazy import lazy_names
 from classnorm.preparation.describing import Descriptors, describe, join
 
 if TYPE_CHECKING:
-    from classnorm.preparation.block_outputs import BlockOutputs
     from classnorm.preparation.extraction import Extraction, encode_images, extract_features, extract_folder
-    from classnorm.preparation.image_inputs import ImageInputs
+    from classnorm.preparation.image_inputs import BlockOutputs, ImageInputs
 
 __all__ = [
     "BlockOutputs",
@@ -27,8 +26,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "block_outputs": "BlockOutputs",
         "extraction": "Extraction encode_images extract_features extract_folder",
-        "image_inputs": "ImageInputs",
+        "image_inputs": "BlockOutputs ImageInputs",
     },
 )  # they need PyTorch

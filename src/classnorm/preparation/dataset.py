@@ -13,13 +13,14 @@ import numpy as np
 
 from classnorm.data import Split, ZeroShotDataset, load_bundle, save_bundle
 from classnorm.data.attribute_names import attributes_of_columns
-from classnorm.data.bundle import provenance_of, read_npz, texts
+from classnorm.data.bundles import provenance_of
+from classnorm.data.decoding import image_signature, read_images
 from classnorm.data.descriptions import Descriptions, match_names, read_descriptions
 from classnorm.data.image_table import Images, ImageTable
-from classnorm.data.images import image_signature, read_images
 from classnorm.data.validation import stratified
 from classnorm.encoders import Encoder, Preprocessing
 from classnorm.errors import ConfigError, DataError
+from classnorm.io.arrays import read_npz, texts
 from classnorm.io.files import locked
 from classnorm.preparation import describe
 from classnorm.progress import OnProgress

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.bundle import provenance_of, read_npz
+from classnorm.data.bundles import provenance_of
 from classnorm.data.descriptions import Descriptions, match_names
 from classnorm.data.table_files import descriptor_writer
-from classnorm.encoders.sentence_sets import SetEncoder
-from classnorm.encoders.text import TextEncoder, load_text_encoder
+from classnorm.encoders.text import SetEncoder, TextEncoder, load_text_encoder
 from classnorm.errors import ConfigError, DataError, ModelError
+from classnorm.io.arrays import read_npz
 from classnorm.io.files import digest
 
 

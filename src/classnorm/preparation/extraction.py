@@ -22,15 +22,15 @@ import numpy.typing as npt
 import torch
 
 from classnorm.cluster import Cluster
-from classnorm.data.bundle import read_npz, write_bundle
-from classnorm.data.folder import FolderWriter, shard_ranges
+from classnorm.data.bundles import FolderWriter, shard_ranges, write_bundle
+from classnorm.data.decoding import image_signature, read_images
 from classnorm.data.image_table import Images, ImageTable
-from classnorm.data.images import image_signature, read_images
 from classnorm.data.row_store import DType
 from classnorm.encoders.encoder import Encoder
 from classnorm.errors import ClusterError, DataError, ModelError
+from classnorm.io.arrays import read_npz
 from classnorm.io.files import digest, replacing
-from classnorm.preparation.part import PartOf, check_table
+from classnorm.preparation.parts import PartOf, check_table
 from classnorm.progress import OnProgress, Progress
 
 _CPU_BATCH_SIZE, _BATCH_SIZE = 8, 64  # small batches fit in the CPU cache

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data.attribute_names import attribute_order
-from classnorm.data.dataset import check_descriptors
+from classnorm.data.checks import check_descriptors
 from classnorm.data.descriptions import respelled
 from classnorm.errors import DataError
 

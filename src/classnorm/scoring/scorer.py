@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from classnorm.data.dataset import check_features
+from classnorm.data.checks import check_features
 from classnorm.data.descriptions import lookalike, respelled
 from classnorm.data.descriptor_tables import aligned, column_names, descriptor_table, is_frame
 from classnorm.data.row_store import Features, FloatArray, RowStore, RowView, row_blocks

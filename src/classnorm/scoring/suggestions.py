@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
-from classnorm.data.dataset import check_features
+from classnorm.data.checks import check_features
 from classnorm.data.row_store import RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError
 from classnorm.scoring.examples import Trust

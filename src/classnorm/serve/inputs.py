@@ -16,7 +16,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartParser
 from starlette.requests import Request
 
-from classnorm.data.dataset import check_array
+from classnorm.data.checks import check_array
 from classnorm.errors import DataError
 from classnorm.serve.errors import RequestError
 from classnorm.serve.settings import Limits

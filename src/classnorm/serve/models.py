@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data import glyph_drawings, glyphs
+from classnorm.data import glyph_images, glyphs
 from classnorm.data.attribute_names import TEXT
 from classnorm.encoders import Encoder, TextEncoder, load_text_encoder, recorded_encoder
 from classnorm.errors import ClassNormError, DataError, ModelError
@@ -219,7 +219,7 @@ class Served:
         if name not in self.scorer.class_names:
             return None
         if self.preset is not None:
-            return glyphs.picture(name)
+            return glyph_images.rendered(glyphs.character(name))
         return self.thumbnails.get(self.scorer.class_names.index(name))
 
     def about(self) -> dict[str, Any]:
@@ -286,7 +286,7 @@ def _glyph_preset(scorer: Scorer) -> str | None:
     except (KeyError, DataError):
         return None
     for preset, about in glyphs.PRESETS.items():
-        if (glyphs.SIDE // about.cell - 1) ** 2 * glyphs.ORIENTATIONS == scorer.d_z:
+        if (glyph_images.SIDE // about.cell - 1) ** 2 * glyph_images.ORIENTATIONS == scorer.d_z:
             data = glyphs.load(preset)
             known = dict(zip(data.class_names, data.descriptors, strict=True))
             table = dict(zip(scorer.class_names, scorer.descriptors, strict=True))
@@ -297,4 +297,4 @@ def _glyph_preset(scorer: Scorer) -> str | None:
 
 def _glyph_parts(preset: str) -> dict[str, Any]:
     """The parts that letters are composed of, and the lines of the canvas."""
-    return {"preset": preset, **glyphs.parts(glyphs.load(preset).class_names), "lines": glyph_drawings.LINES}
+    return {"preset": preset, **glyphs.parts(glyphs.load(preset).class_names), "lines": glyph_images.LINES}

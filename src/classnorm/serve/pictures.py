@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data import glyph_drawings
-from classnorm.data.images import open_image, read_images
+from classnorm.data import glyph_images, glyphs
+from classnorm.data.decoding import open_image, read_images
 from classnorm.encoders import Encoder
 from classnorm.preparation import encode_images
 from classnorm.serve.inputs import Picture
@@ -41,11 +41,11 @@ def encode_pictures(pictures: Sequence[Picture], encoder: Encoder) -> Encoded:
 def encode_glyphs(pictures: Sequence[Picture], preset: str) -> Encoded:
     """Pictures of a letter, dark on light or light on dark, or drawn on a transparent canvas."""
     streams = [io.BytesIO(picture.content) for picture in pictures]
-    decoded = list(read_images(streams, range(len(streams)), glyph_drawings.letter))
+    decoded = list(read_images(streams, range(len(streams)), glyph_images.drawn))
     letters = [image for image in decoded if not isinstance(image, str)]
     reasons = [image if isinstance(image, str) else "" for image in decoded]
     stack = np.stack(letters) if letters else np.zeros((0, 1, 1), dtype=np.uint8)
-    return glyph_drawings.features(stack, preset), reasons
+    return glyph_images.hog(stack, glyphs.PRESETS[preset].cell), reasons
 
 
 def example_images(folder: Path) -> dict[int, npt.NDArray[np.uint8]]:

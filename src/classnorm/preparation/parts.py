@@ -1,11 +1,11 @@
-"""Parts of an extraction, joined to one folder bundle."""
+"""Parts of an extraction, for example one per machine, and how they are joined to one folder bundle."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,68 @@ from typing import Any
 import numpy as np
 
 from classnorm.data import Split
-from classnorm.data.bundle import provenance_of, read_table, texts
-from classnorm.data.folder import TABLE, FolderWriter, is_folder_bundle, read_manifest, read_store, shards_of
+from classnorm.data.bundles import (
+    TABLE,
+    FolderWriter,
+    is_folder_bundle,
+    provenance_of,
+    read_manifest,
+    read_store,
+    read_table,
+    shards_of,
+)
+from classnorm.data.checks import check_descriptors
 from classnorm.data.image_table import ImageTable
-from classnorm.errors import DataError
+from classnorm.data.row_store import IntArray
+from classnorm.encoders.encoder import Encoder
+from classnorm.errors import ConfigError, DataError
+from classnorm.io.arrays import texts
+from classnorm.io.files import digest
 from classnorm.preparation.dataset import with_split
-from classnorm.preparation.part import check_table
 from classnorm.progress import OnProgress, Progress
+
+
+@dataclass(frozen=True)
+class PartOf:
+    """One of several parts of the images, which are extracted independently, for example on several machines."""
+
+    number: int  # from 1
+    of: int
+    split: dict[str, Any] | None = None  # settings with which `merge` adds a split; None adds none
+
+    @classmethod
+    def parse(cls, text: str, split: dict[str, Any] | None = None) -> PartOf:
+        """Parse ``3/16``."""
+        number, _, of = text.partition("/")
+        if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+            raise ConfigError(f"`shard` is {text!r}; write 3/16 for the third of sixteen parts (1 to 16)")
+        return cls(int(number), int(of), split)
+
+    def rows(self, n: int) -> IntArray:
+        """The rows of this part, of n."""
+        if n < self.of:
+            raise ConfigError(f"{n} images cannot be divided into {self.of} parts; use fewer in `shard`")
+        return np.arange(n * (self.number - 1) // self.of, n * self.number // self.of)
+
+    def document(self, table: ImageTable, encoder: Encoder) -> dict[str, Any]:
+        """What all parts have in common, and the number. File times and folders may differ between machines."""
+        images = digest([table.files, table.labels.tolist(), table.class_names])
+        return {
+            "number": self.number,
+            "of": self.of,
+            "images": images,
+            "encoder": encoder.record(),
+            "split": self.split,
+        }
+
+
+def check_table(table: ImageTable) -> None:
+    """Validate descriptors and split, before hours are spent on features."""
+    if table.descriptors is not None and table.split is not None:
+        table.dataset(np.zeros((len(table), 1), dtype=np.float32))
+    elif table.descriptors is not None:
+        check_descriptors(table.descriptors, table.class_names, table.name)
+
 
 _COMMON = {"images": "list of images", "encoder": "encoder", "split": "split settings", "of": "number of parts"}
 

@@ -9,44 +9,29 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from classnorm.data.dataset import ZeroShotDataset
-from classnorm.data.inspection.descriptors import AttributeFacts, DescriptorPair, attribute_facts, attribute_warnings
-from classnorm.data.inspection.duplicates import (
+from classnorm.data.duplicates import (
     MOST_OPERATIONS,
     DuplicateFacts,
-    RowPair,
     duplicate_facts,
     duplicate_warnings,
-    nearest_rows,
-    search_cost,
 )
-from classnorm.data.inspection.features import FeatureFacts, feature_facts, feature_warnings
-from classnorm.data.inspection.measures import NEAR, Spread
-from classnorm.data.inspection.splits import (
+from classnorm.data.inspection_facts import (
+    NEAR,
+    AttributeFacts,
     ClassFacts,
+    FeatureFacts,
     LeakFacts,
+    attribute_facts,
+    attribute_warnings,
     class_facts,
     class_warnings,
+    feature_facts,
+    feature_warnings,
     leak_facts,
     leak_warnings,
 )
 from classnorm.data.row_store import RowStore
 from classnorm.progress import OnProgress
-
-__all__ = [
-    "AttributeFacts",
-    "ClassFacts",
-    "DescriptorPair",
-    "DuplicateFacts",
-    "FeatureFacts",
-    "Inspection",
-    "LeakFacts",
-    "Readiness",
-    "RowPair",
-    "Spread",
-    "inspect_dataset",
-    "nearest_rows",
-    "search_cost",
-]
 
 Readiness = Literal["ready to train", "usable, with warnings"]
 

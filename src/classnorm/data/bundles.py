@@ -1,7 +1,8 @@
-"""Folder bundles: an `.npz` bundle whose features are in shards, for data larger than memory.
+"""Bundles. An `.npz` bundle has features, labels, descriptors, class names and the split in one file; a folder bundle
+has the features in shards, for data larger than memory.
 
-`dataset.json` lists the shards, `table.npz` holds the other arrays of a bundle. A folder is written as `FOLDER.parts`,
-shard by shard, and gets its name when it is complete.
+In a folder, `dataset.json` lists the shards and `table.npz` holds the other arrays of a bundle. It is written as
+`FOLDER.parts`, shard by shard, and gets its name when it is complete.
 """
 
 from __future__ import annotations
@@ -9,21 +10,101 @@ from __future__ import annotations
 import hashlib
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 
-from classnorm.data.bundle import dataset_of, read_table, write_bundle
-from classnorm.data.dataset import ZeroShotDataset, check_array, converted_blocks
+from classnorm.data.checks import check_array, converted_blocks
+from classnorm.data.dataset import ZeroShotDataset
 from classnorm.data.image_table import ImageTable
-from classnorm.data.row_store import MEMORY, DType, FloatArray, RowStore, open_shard
+from classnorm.data.row_store import MEMORY, DType, Features, FloatArray, RowStore, open_shard
 from classnorm.errors import DataError, OutputError
-from classnorm.io.arrays import read_npy
+from classnorm.io.arrays import Array, read_npy, read_npz, texts
 from classnorm.io.documents import Count, Positive, check_shape, read_json
 from classnorm.io.files import make_folder, replacing, write_json
 from classnorm.progress import OnProgress, Progress
+
+_KEYS = ("labels", "descriptors", "class_names", "train_idx", "test_seen_idx", "test_unseen_idx")
+_OPTIONAL = ("name", "image_files", "is_train", "provenance", "attribute_names")
+
+
+def load_bundle(path: Path, max_bytes: int | None = None) -> ZeroShotDataset:
+    """Read a bundle; large uncompressed arrays are memory-mapped. `max_bytes` limits what it may unpack to."""
+    content = read_npz(path, ("features", *_KEYS), _OPTIONAL, max_bytes)
+    return dataset_of(content["features"], content, path)
+
+
+def dataset_of(features: Features, content: dict[str, Array], path: Path) -> ZeroShotDataset:
+    """Build the dataset of the features and the other arrays of a bundle."""
+    return ZeroShotDataset.from_arrays(
+        features,
+        content["labels"],
+        content["descriptors"],
+        texts(content["class_names"], f"{path}: class_names"),
+        train=content["train_idx"],
+        test_seen=content["test_seen_idx"],
+        test_unseen=content["test_unseen_idx"],
+        name="".join(texts(content["name"], f"{path}: name")) if "name" in content else path.stem,
+        where=str(path),
+        provenance=provenance_of(content, path),
+        image_files=texts(content["image_files"], f"{path}: image_files") if "image_files" in content else None,
+        is_train=content.get("is_train"),
+        attribute_names=texts(content["attribute_names"], f"{path}: attribute_names")
+        if "attribute_names" in content
+        else None,
+    )
+
+
+def read_table(path: Path, whole: bool = True) -> dict[str, Array]:
+    """Read the arrays of a bundle without its features; if not `whole`, descriptors and split may be missing."""
+    needed = _KEYS if whole else ("labels", "class_names")
+    return read_npz(path, needed, tuple(key for key in (*_KEYS, *_OPTIONAL) if key not in needed))
+
+
+def save_bundle(dataset: ZeroShotDataset, path: Path, dtype: DType | None = None) -> None:
+    """Write `dataset` as an uncompressed bundle, which can be memory-mapped, with features in this precision."""
+    write_bundle(path, ImageTable.of(dataset), converted_blocks(dataset.features, dtype or dataset.features.dtype))
+
+
+def write_bundle(path: Path, table: ImageTable, features: Iterable[FloatArray] | None) -> None:
+    """Write an uncompressed bundle of a table and its features, given as blocks of rows; None leaves them out."""
+    arrays: dict[str, npt.NDArray[Any] | None] = {
+        "labels": table.labels if table.class_names else None,
+        "descriptors": table.descriptors,
+        "class_names": np.array(table.class_names) if table.class_names else None,
+        **{f"{part}_idx": rows for part, rows in (table.split.parts.items() if table.split else ())},
+        "name": np.array(table.name),
+        "provenance": np.array([f"{key}={value}" for key, value in table.provenance.items()], dtype=np.str_),
+        "image_files": np.array(table.files) if table.files else None,
+        "is_train": table.is_train,
+        "attribute_names": None if table.attribute_names is None else np.array(table.attribute_names),
+    }
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+        if features is not None:
+            with archive.open("features.npy", "w", force_zip64=True) as file:
+                for number, block in enumerate(features):
+                    if not number:
+                        header = np.lib.format.header_data_from_array_1_0(block)
+                        header |= {"fortran_order": False, "shape": (len(table), block.shape[1])}
+                        np.lib.format.write_array_header_1_0(file, header)
+                    file.write(block.tobytes())
+        for key, array in arrays.items():
+            if array is not None:
+                with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def provenance_of(content: dict[str, Array], path: Path) -> dict[str, str]:
+    """Return the array `provenance`, strings of the form key=value, as a dict."""
+    pairs = [pair.partition("=") for pair in texts(content.get("provenance", np.array([])), str(path))]
+    if not all(separator for _, separator, _ in pairs):
+        raise DataError(f"{path}: provenance must contain strings of the form key=value")
+    return {key: value for key, _, value in pairs}
+
 
 MANIFEST = "dataset.json"
 TABLE = "table.npz"

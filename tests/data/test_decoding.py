@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from classnorm.data import image_formats
-from classnorm.data.images import find_images, list_images, read_images
+from classnorm.data import decoding
+from classnorm.data.decoding import read_images
+from classnorm.data.images import find_images, list_images
 
 GRADIENT = np.add.outer(np.arange(40), 3 * np.arange(50)).astype(np.uint8)  # 0 … 186
 
@@ -95,7 +96,7 @@ def test_heic_is_read_with_its_orientation(tmp_path):
 
 def test_heic_without_its_reader_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "a.heic").write_bytes(b"....ftypheic")
-    monkeypatch.setattr(image_formats, "register_heif", lambda: False)
+    monkeypatch.setattr(decoding, "register_heif", lambda: False)
     assert read(tmp_path / "a.heic") == "HEIC needs pillow-heif; pip install 'classnorm[heif]'"
 
 
