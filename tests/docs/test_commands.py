@@ -188,7 +188,9 @@ def write_sentences(path, sentences):
     path.write_text("\n".join(lines), encoding="utf-8")
 
 
-PAGES_WITH_COMMANDS = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+PAGES_WITH_COMMANDS = sorted(
+    path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+)
 
 
 @pytest.mark.long
