@@ -193,6 +193,17 @@ def seen_only(small_dataset):
     )
 
 
+@pytest.fixture(scope="session")
+def test_accuracies():
+    """The accuracies of a scorer on the test rows of a dataset."""
+
+    def accuracies(scorer, dataset):
+        rows = dataset.test_rows
+        return gzsl_scores(scorer.scores(dataset.features[rows]), dataset.labels[rows], dataset.seen)
+
+    return accuracies
+
+
 @pytest.fixture
 def small():
     return dict(SMALL)

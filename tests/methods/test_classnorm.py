@@ -7,54 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from classnorm.data import Split, SyntheticConfig, ZeroShotDataset, synthetic
-from classnorm.errors import ConfigError, TrainingError
+from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic
+from classnorm.errors import ConfigError
 from classnorm.methods import resolve
 from classnorm.methods.classnorm import Augmentation, prepare
-from classnorm.metrics import gzsl_scores
 from classnorm.scoring import Scorer, fit
-
-
-def scores(scorer, dataset):
-    rows = dataset.test_rows
-    return gzsl_scores(scorer.scores(dataset.features[rows]), dataset.labels[rows], dataset.seen)
-
-
-def test_unseen_classes_are_recognised_far_above_chance(small_dataset, small):
-    result = scores(fit(small_dataset, calibration="none", **small), small_dataset)
-    assert result.zsl > 40  # chance is 10 %
-    assert result.seen > 40  # chance is 2.5 %
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"layers": 1},
-        {"layers": 2},
-        {"layers": 4},
-        {"normalization": "class-variance"},
-        {"normalization": "dynamic", "init": "xavier_fan_out"},
-        {"normalization": "dynamic-root", "init": "xavier_fan_out"},
-        {"normalization": "none", "init": "torch"},
-        {"attribute_normalization": "standardize", "attribute_correction": True},
-        {"attribute_normalization": "unit-plain"},
-        {"init": "data_dependent"},
-        {"init_distribution": "normal"},
-        {"gamma": "auto"},
-        {"learn_gamma": True},
-        {"entropy_weight": 0.01},
-        {"logits": "dot", "lr": 1e-3},
-        {"optimizer": "adamw", "schedule": "cosine"},
-        {"optimizer": "sgd", "lr": 0.1},
-        {"geometry": True, "final_relu": False},
-        {"virtual_classes": 32},
-        {"descriptor_noise": 0.3},
-    ],
-    ids=lambda change: ",".join(f"{k}={v}" for k, v in change.items()),
-)
-def test_every_choice_of_the_model_trains_and_beats_chance(small_dataset, small, change):
-    result = scores(fit(small_dataset, calibration="none", **(small | change)), small_dataset)
-    assert result.zsl > 20  # chance is 10 %
 
 
 def test_the_trained_loss_is_that_of_the_saved_model(small_dataset, small):
@@ -85,41 +42,6 @@ def test_test_rows_and_unseen_descriptors_do_not_touch_the_weights(small_dataset
     assert one.calibration == other.calibration
     for ours, theirs in zip(one.model.state_dict().values(), other.model.state_dict().values(), strict=True):
         assert torch.equal(ours, theirs)
-
-
-def test_the_same_seed_gives_the_same_scores_and_another_seed_others(small_dataset, small):
-    logits = [
-        fit(small_dataset, seed=s, calibration="none", **small).logits(small_dataset.features[:50]) for s in (0, 0, 1)
-    ]
-    assert np.array_equal(logits[0], logits[1])
-    assert not np.array_equal(logits[0], logits[2])
-
-
-def test_two_seen_classes_are_enough_to_train(small):
-    dataset = synthetic(SyntheticConfig(classes=4, unseen=2, rows=80, features=8, attributes=5))
-    scorer = fit(dataset, calibration="none", **small)
-    assert np.isfinite(scorer.scores(dataset.features)).all()
-
-
-def test_one_seen_class_is_refused(small_dataset, small):
-    train = small_dataset.split.train
-    one = train[small_dataset.labels[train] == small_dataset.labels[train[0]]]
-    dataset = replace(small_dataset, split=Split(one, one[:0], small_dataset.split.test_unseen))
-    with pytest.raises(ConfigError, match="at least 2 seen classes"):
-        fit(dataset, calibration="none", **small)
-
-
-def test_half_precision_features_give_nearly_the_same_scores(small_dataset, small):
-    halved = replace(small_dataset, features=small_dataset.features.astype(np.float16))
-    one = scores(fit(small_dataset, calibration="none", **small), small_dataset)
-    other = scores(fit(halved, calibration="none", **small), halved)
-    assert abs(one.harmonic - other.harmonic) < 3
-
-
-def test_dot_products_with_a_wild_learning_rate_diverge_with_a_hint(small_dataset, small):
-    wild = replace(small_dataset, features=small_dataset.features * np.float32(1e18))
-    with pytest.raises(TrainingError, match='logits="cosine"'):
-        fit(wild, calibration="none", **(small | {"logits": "dot", "lr": 1e18}))
 
 
 def named(names, n_rows):
@@ -181,29 +103,7 @@ def test_an_unknown_recipe_or_method_suggests_the_nearest_name(small_dataset):
         fit(small_dataset, method="clasnorm")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"hiden": 3}, "did you mean 'hidden'"),
-        ({"hidden": "wide"}, "hidden cannot be 'wide'"),
-        ({"hidden": True}, "hidden cannot be True"),
-        ({"logits": "cosin"}, "did you mean 'cosine'"),
-        ({"gamma": -1.0}, "gamma is -1.0"),
-        ({"gamma": "five"}, "gamma cannot be 'five'"),
-        ({"layers": 0}, "layers is 0"),
-        ({"calibration": "scale:-1"}, "calibration 'scale:-1' is not understood"),
-        ({"calibration": "validation:magic"}, "is not understood"),
-        ({"validation_splits": 0}, "validation_splits"),
-    ],
-)
-def test_unknown_or_invalid_settings_are_refused(small_dataset, change, message):
-    with pytest.raises(ConfigError, match=message):
-        fit(small_dataset, **({"epochs": 1, "hidden": 8} | change))
-
-
-def test_the_recipe_best_learns_and_is_the_same_for_all_data(small_dataset):
-    result = scores(fit(small_dataset, recipe="best", hidden=64, calibration="none"), small_dataset)
-    assert result.zsl > 40  # chance is 10 %
+def test_the_recipe_best_is_the_same_for_all_data_but_for_its_epochs(small_dataset):
     large = synthetic(SyntheticConfig(classes=10, unseen=3, rows=20_000, features=8))
     few_rows, many_rows = (resolve(data, recipe="best")[1] for data in (small_dataset, large))
     assert many_rows.epochs == 8 < few_rows.epochs
@@ -258,9 +158,3 @@ def test_a_virtual_class_is_a_mixture_of_two_rows_and_of_their_descriptors(small
             errors.append(float((offset - share * apart).norm() + (features[20 + i] - mixed).norm()))
         same_class = problem.labels[:20] == problem.labels[i]  # descriptors do not determine their share
         assert min(errors) < 1e-3 or same_class.sum() > 1
-
-
-@pytest.mark.parametrize("bad", [{"virtual_classes": -1}, {"descriptor_noise": -0.1}, {"final_relu": True}])
-def test_invalid_settings_of_the_recipe_best_are_refused(small_dataset, bad):
-    with pytest.raises(ConfigError, match=next(iter(bad))):
-        fit(small_dataset, recipe="best", **bad)

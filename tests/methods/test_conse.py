@@ -6,10 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from classnorm.errors import ConfigError
 from classnorm.methods.conse import convex_weights
-from classnorm.metrics import gzsl_scores
-from classnorm.scoring import Scorer, fit
+from classnorm.scoring import fit
 
 
 def trained(dataset, **settings):
@@ -82,29 +80,3 @@ def test_only_the_likeliest_classes_contribute_in_proportion(seed, n_seen, top):
         expected = np.zeros(n_seen)
         expected[best] = row[best] / row[best].sum()
         np.testing.assert_allclose(weight, expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("recipe", ["reference", "paper"])
-def test_unseen_classes_are_recognised_far_above_chance(small_dataset, recipe):
-    rows = small_dataset.test_rows
-    result = gzsl_scores(
-        trained(small_dataset, recipe=recipe).scores(small_dataset.features[rows]),
-        small_dataset.labels[rows],
-        small_dataset.seen,
-    )
-    assert result.zsl > 30  # chance is 10 %
-    assert result.seen > 30  # chance is 2.5 %
-
-
-def test_saved_models_score_the_same_and_take_new_classes(small_dataset, tmp_path):
-    scorer = trained(small_dataset)
-    loaded = Scorer.load(scorer.save(tmp_path))
-    assert np.array_equal(loaded.scores(small_dataset.features[:50]), scorer.scores(small_dataset.features[:50]))
-    twin = loaded.add_classes({"twin": small_dataset.descriptors[3]})
-    logits = twin.logits(small_dataset.features[:50])
-    np.testing.assert_allclose(logits[:, -1], logits[:, 3], atol=1e-6)
-
-
-def test_a_combination_of_no_class_is_refused(small_dataset):
-    with pytest.raises(ConfigError, match="top is 0; it must be at least 1"):
-        trained(small_dataset, top=0)

@@ -223,19 +223,6 @@ def test_models_of_versions_without_weights_load_with_equal_ones(with_noise, tmp
     assert np.array_equal(Scorer.load(folder).scores(rows), scorer.scores(rows))
 
 
-@pytest.mark.parametrize("blocks", ["30,9", "x", "38,-8"])
-def test_blocks_that_do_not_fit_the_descriptors_are_refused(small_dataset, blocks):
-    with pytest.raises(ConfigError, match="add up to the 30 descriptor dimensions"):
-        fit(small_dataset, method="kernel", blocks=blocks, calibration="none")
-
-
-def test_a_model_with_landmarks_and_blocks_is_saved_and_loaded(small_dataset, tmp_path):
-    scorer = fit(small_dataset, method="kernel", landmarks=20, blocks="10,20", calibration="none")
-    scorer.save(tmp_path)
-    rows = small_dataset.features[:50]
-    assert np.array_equal(Scorer.load(tmp_path).scores(rows), scorer.scores(rows))
-
-
 def test_thousands_of_classes_stay_quick():
     data = synthetic(SyntheticConfig(classes=3000, unseen=500, rows=9000, features=64, attributes=40))
     scorer = fit(data, method="kernel", recipe="closed-form", calibration="none", landmarks=300)

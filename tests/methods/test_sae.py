@@ -7,11 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from classnorm.errors import ConfigError
 from classnorm.methods.eszsl import Moments
 from classnorm.methods.sae import encoder
-from classnorm.metrics import gzsl_scores
-from classnorm.scoring import Scorer, fit
+from classnorm.scoring import fit
 
 
 def problem(n, d_z, d_a, n_seen, seed):
@@ -69,27 +67,3 @@ def test_logits_are_cosines_in_the_chosen_space(small_dataset, space):
     ours, theirs = (x, a @ W) if space == "feature" else (x @ W.T, a)
     cosine = torch.cosine_similarity(ours[:, None], theirs[None], dim=2)
     np.testing.assert_allclose(scorer.logits(small_dataset.features[:20]), cosine, atol=1e-5)
-
-
-@pytest.mark.parametrize("settings", [{}, {"score_in": "descriptor"}, {"recipe": "paper"}], ids=str)
-def test_unseen_classes_are_recognised_far_above_chance(small_dataset, settings):
-    rows = small_dataset.test_rows
-    scorer = fit(small_dataset, method="sae", **settings)
-    scores = scorer.scores(small_dataset.features[rows])
-    assert gzsl_scores(scores, small_dataset.labels[rows], small_dataset.seen).zsl > 40  # chance is 10 %
-
-
-@pytest.mark.parametrize("space", ["feature", "descriptor"])
-def test_saved_models_score_the_same_and_take_new_classes(small_dataset, tmp_path, space):
-    scorer = fit(small_dataset, method="sae", score_in=space)
-    loaded = Scorer.load(scorer.save(tmp_path))
-    assert np.array_equal(loaded.scores(small_dataset.features[:50]), scorer.scores(small_dataset.features[:50]))
-    twin = loaded.add_classes({"twin": 3.0 * small_dataset.descriptors[3]})  # its length does not matter
-    logits = twin.logits(small_dataset.features[:50])
-    np.testing.assert_allclose(logits[:, -1], logits[:, 3], atol=1e-5)
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_weight_that_is_not_positive_is_refused(small_dataset, value):
-    with pytest.raises(ConfigError, match=f"encoder_weight is {value}; it must be positive"):
-        fit(small_dataset, method="sae", encoder_weight=value)

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from classnorm.errors import ConfigError
 from classnorm.methods import FitContext, resolve
-from classnorm.metrics import gzsl_scores
 from classnorm.scoring import fit
 from classnorm_lab.rivals.dcn import METHOD, DCNConfig, dcn_loss
 
@@ -76,14 +74,6 @@ def test_the_entropy_term_makes_training_rows_choose_among_the_unseen_classes(sm
     assert much < 0.75 * without  # about half
 
 
-def test_unseen_classes_are_recognised_far_above_chance(small_dataset):
-    scorer = fit(small_dataset, "dcn", **QUICK)
-    rows = small_dataset.test_rows
-    result = gzsl_scores(scorer.scores(small_dataset.features[rows]), small_dataset.labels[rows], small_dataset.seen)
-    assert result.zsl > 40  # chance is 10 %
-    assert result.seen > 40  # chance is 2.5 %
-
-
 def test_training_uses_the_descriptors_of_unseen_classes_only_for_the_entropy(small_dataset):
     descriptors = small_dataset.descriptors.copy()
     descriptors[~small_dataset.seen] = descriptors[~small_dataset.seen][::-1, ::-1]
@@ -100,18 +90,3 @@ def test_the_paper_recipe_takes_a_hundred_thousand_steps(small_dataset):
     config = resolve(small_dataset, "dcn", "paper")[1]
     steps = config.epochs * -(-len(small_dataset.split.train) // config.batch_size)
     assert steps == pytest.approx(100_000, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"hidden": 0}, "hidden is 0"),
-        ({"dropout": 1.0}, "dropout is 1.0"),
-        ({"scale": 0.0}, "scale is 0.0; it must be positive"),
-        ({"unseen_scale": -1.0}, "unseen_scale is -1.0"),
-        ({"entropy_weight": -1.0}, "entropy_weight is -1.0"),
-    ],
-)
-def test_invalid_settings_are_refused(small_dataset, change, message):
-    with pytest.raises(ConfigError, match=message):
-        quick_fit(small_dataset, **change)

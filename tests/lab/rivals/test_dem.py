@@ -4,21 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic
-from classnorm.errors import ConfigError
+from classnorm.data import ZeroShotDataset
 from classnorm.methods import METHODS, FitContext, resolve
-from classnorm.metrics import gzsl_scores
-from classnorm.scoring import Scorer, fit
-
-SMALL = {"hidden": 64, "epochs": 20, "lr": 5e-3}
-
-
-def test_unseen_classes_are_recognised_far_above_chance(small_dataset):
-    scorer = fit(small_dataset, method="dem", calibration="none", **SMALL)
-    rows = small_dataset.test_rows
-    result = gzsl_scores(scorer.scores(small_dataset.features[rows]), small_dataset.labels[rows], small_dataset.seen)
-    assert result.zsl > 40  # chance is 10 %
-    assert result.seen > 40  # chance is 2.5 %
+from classnorm.scoring import fit
 
 
 def linear_problem():
@@ -64,30 +52,12 @@ def test_logits_are_negative_squared_distances(small_dataset):
     np.testing.assert_allclose(scorer.logits(features), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_saved_model_scores_the_same(small_dataset, tmp_path):
-    scorer = fit(small_dataset, method="dem", calibration="none", hidden=16, epochs=1)
-    loaded = Scorer.load(scorer.save(tmp_path))
-    assert np.array_equal(loaded.scores(small_dataset.features[:50]), scorer.scores(small_dataset.features[:50]))
-
-
 def test_features_of_either_sign_turn_the_final_relu_off():
     assert not resolve(linear_problem(), "dem")[1].final_relu
     assert not resolve(linear_problem(), "dem", "paper")[1].final_relu
-
-
-def test_two_seen_classes_are_enough_to_train():
-    dataset = synthetic(SyntheticConfig(classes=4, unseen=2, rows=80, features=8, attributes=5))
-    scorer = fit(dataset, method="dem", calibration="none", hidden=8, epochs=2)
-    assert np.isfinite(scorer.scores(dataset.features)).all()
 
 
 def test_the_paper_recipe_takes_a_million_steps(small_dataset):
     config = resolve(small_dataset, "dem", "paper")[1]
     steps = config.epochs * -(-len(small_dataset.split.train) // config.batch_size)
     assert steps == pytest.approx(1_000_000, rel=0.01)
-
-
-@pytest.mark.parametrize(("change", "message"), [({"hidden": 0}, "hidden is 0"), ({"layers": 0}, "layers is 0")])
-def test_invalid_settings_are_refused(small_dataset, change, message):
-    with pytest.raises(ConfigError, match=message):
-        fit(small_dataset, method="dem", **change)

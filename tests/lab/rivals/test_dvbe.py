@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from classnorm.data import SyntheticConfig, ZeroShotDataset, load, save_folder, synthetic, validation_dataset
 from classnorm.errors import ConfigError
 from classnorm.methods import FitContext, resolve
-from classnorm.metrics import gzsl_scores, seen_unseen_curve
-from classnorm.scoring import Scorer, fit
+from classnorm.metrics import seen_unseen_curve
+from classnorm.scoring import fit
 from classnorm_lab.rivals.dvbe import METHOD, SecondOrderClassifier, margin_cross_entropy
 
 SMALL = {"hidden": 64, "channels": 16, "epochs": 20, "lr": 5e-3, "calibration": "none"}
@@ -47,13 +47,6 @@ def auroc(scores, positive):
     """Share of pairs of a positive and another row that the score orders correctly."""
     pairs = scores[positive][:, None] - scores[~positive][None]
     return float((pairs > 0).mean() + 0.5 * (pairs == 0).mean())
-
-
-def test_unseen_classes_are_recognised_far_above_chance(small_dataset, scorer):
-    rows = small_dataset.test_rows
-    result = gzsl_scores(scorer.scores(small_dataset.features[rows]), small_dataset.labels[rows], small_dataset.seen)
-    assert result.zsl > 40  # chance is 10 %
-    assert result.seen > 40  # chance is 2.5 %
 
 
 def test_the_entropy_tells_rows_of_held_out_classes_from_those_of_seen_ones(split):
@@ -210,29 +203,8 @@ def test_a_class_added_later_counts_as_unseen_and_a_seen_one_is_seen_again(small
     np.testing.assert_allclose(again[:, -1], expected[:, unseen], rtol=1e-3, atol=1e-3)
 
 
-def test_a_saved_model_scores_the_same(small_dataset, scorer, tmp_path):
-    loaded = Scorer.load(scorer.save(tmp_path))
-    assert np.array_equal(loaded.scores(small_dataset.features[:50]), scorer.scores(small_dataset.features[:50]))
-
-
 def test_the_paper_recipe_trains():
     dataset = synthetic(SyntheticConfig(classes=8, unseen=2, rows=160, features=12, attributes=6))
     scorer = fit(dataset, "dvbe", recipe="paper", epochs=3, channels=8, validation_splits=1)
     assert np.isfinite(scorer.scores(dataset.features)).all()
     assert scorer.calibration.kind in ("bias", "none")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"channels": 0}, "channels is 0"),
-        ({"positions": 0}, "positions is 0"),
-        ({"positions": 7}, "positions is 7, which does not divide the .* extract with `maps`"),
-        ({"gamma": 0.0}, "gamma is 0.0"),
-        ({"margin_width": -1.0}, "margin_width is -1.0"),
-        ({"gate_weight": float("nan")}, "gate_weight is nan"),
-    ],
-)
-def test_invalid_settings_are_refused(small_dataset, change, message):
-    with pytest.raises(ConfigError, match=message):
-        quick_fit(small_dataset, **change)

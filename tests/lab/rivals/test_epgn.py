@@ -6,9 +6,7 @@ import torch
 from scipy.special import log_softmax
 
 from classnorm.data import ZeroShotDataset
-from classnorm.errors import ConfigError, TrainingError
 from classnorm.methods import FitContext, TrainingRows, resolve
-from classnorm.metrics import gzsl_scores
 from classnorm.scoring import fit
 from classnorm.training import seeded
 from classnorm_lab.rivals.epgn import METHOD, EPGNModel, EpisodicTraining, PairCritic
@@ -46,14 +44,6 @@ def uneven():
     return ZeroShotDataset.from_arrays(
         features, labels, descriptors, names, train=np.arange(360), test_unseen=np.arange(360, 600)
     )
-
-
-def test_unseen_classes_are_recognised_far_above_chance(small_dataset):
-    scorer = fit(small_dataset, "epgn", **QUICK)
-    rows = small_dataset.test_rows
-    result = gzsl_scores(scorer.scores(small_dataset.features[rows]), small_dataset.labels[rows], small_dataset.seen)
-    assert result.zsl > 30  # chance is 10 %
-    assert result.seen > 20  # chance is 2.5 %
 
 
 @pytest.mark.slow
@@ -139,12 +129,6 @@ def test_the_unit_of_the_features_does_not_matter(uneven):
     assert torch.equal(one.generator.output.weight, other.generator.output.weight)
 
 
-def test_a_wild_learning_rate_diverges_in_one_line(uneven):
-    with pytest.raises(TrainingError, match="diverged") as caught:
-        quick_fit(uneven, lr=1e25)
-    assert "\n" not in str(caught.value)
-
-
 def test_features_that_are_all_zero_give_finite_scores(uneven):
     model = quick_fit(with_features(uneven, np.zeros_like(uneven.features))).model
     assert model.prototypes(torch.from_numpy(uneven.descriptors)).isfinite().all()
@@ -155,19 +139,3 @@ def test_the_paper_recipe_has_the_published_networks_and_steps(uneven):
     assert (config.hidden, config.critic_hidden, config.held_out, config.lr) == (1800, 1600, 10, 5e-5)
     assert config.refine_rate == 0.1
     assert not config.final_relu  # features of either sign
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"steps": 0}, "steps is 0"),
-        ({"held_out": 0}, "held_out is 0"),
-        ({"refine_steps": -1}, "refine_steps is -1"),
-        ({"refine_rate": 0.0}, "refine_rate is 0.0; it must be positive"),
-        ({"adversarial_weight": -1.0}, "adversarial_weight is -1.0"),
-        ({"regression_weight": float("nan")}, "regression_weight is nan"),
-    ],
-)
-def test_invalid_settings_are_refused(uneven, change, message):
-    with pytest.raises(ConfigError, match=message):
-        quick_fit(uneven, **change)

@@ -5,9 +5,7 @@ import pytest
 import torch
 
 from classnorm.data import ZeroShotDataset
-from classnorm.errors import ConfigError, TrainingError
 from classnorm.methods import FitContext, resolve
-from classnorm.metrics import gzsl_scores
 from classnorm.scoring import Scorer, fit
 from classnorm_lab.rivals.fclswgan import METHOD
 from classnorm_lab.rivals.parts.generation import Critic, critic_loss
@@ -65,14 +63,6 @@ def test_the_loss_of_the_critic_and_its_gradients_equal_those_by_double_backward
     for one, other in zip(torch.autograd.grad(ours, parameters, allow_unused=True), by_double_backward, strict=True):
         zero = torch.zeros(1, dtype=torch.float64)
         torch.testing.assert_close(zero if one is None else one, zero if other is None else other, rtol=1e-9, atol=1e-9)
-
-
-def test_unseen_classes_are_recognised_far_above_chance(scorer, world):
-    data = world[0]
-    rows = data.test_rows
-    result = gzsl_scores(scorer.scores(data.features[rows]), data.labels[rows], data.seen)
-    assert result.zsl > 40  # chance is 20 %
-    assert result.seen > 40  # chance is 3 %
 
 
 def test_generated_features_lie_nearest_to_the_mean_of_their_own_class(scorer, world):
@@ -143,12 +133,6 @@ def test_progress_and_history_report_the_same_epochs(world):
     assert [epoch.note for epoch in reports] == [f"loss {record['loss']:.3f}" for record in fitted.history]
 
 
-def test_a_wild_learning_rate_diverges_in_one_line(world):
-    with pytest.raises(TrainingError, match="diverged") as caught:
-        quick_fit(world[0], lr=1e25)
-    assert "\n" not in str(caught.value)
-
-
 def test_without_unseen_classes_the_classifier_has_the_real_rows_alone(seen_only):
     model = quick_fit(seen_only).model
     assert float(model.counts.sum()) == len(seen_only.split.train)
@@ -162,19 +146,3 @@ def test_a_constant_feature_does_no_harm(world):
     )
     scores = fit(widened, "fclswgan", **TINY).scores(features[:20])
     assert np.isfinite(scores).all()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"epochs": 0}, "epochs is 0"),
-        ({"critic_steps": 0}, "critic_steps is 0"),
-        ({"synthesized": 0}, "synthesized is 0"),
-        ({"lr": 0.0}, "lr is 0.0; it must be positive"),
-        ({"gradient_penalty": -1.0}, "gradient_penalty is -1.0"),
-        ({"classification_weight": float("nan")}, "classification_weight is nan"),
-    ],
-)
-def test_invalid_settings_are_refused(small_dataset, change, message):
-    with pytest.raises(ConfigError, match=message):
-        quick_fit(small_dataset, **change)

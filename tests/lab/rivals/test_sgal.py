@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from classnorm.errors import ConfigError
 from classnorm.methods import FitContext, resolve
 from classnorm.metrics import gzsl_scores
 from classnorm.scoring import fit
@@ -79,12 +78,6 @@ def test_logits_are_negative_squared_distances_to_the_prior_means(scorer, small_
     np.testing.assert_allclose(scorer.logits(features), expected, rtol=1e-4, atol=1e-3)
 
 
-def test_unseen_classes_are_recognised_far_above_chance(scorer, small_dataset):
-    result = scores_of(scorer, small_dataset)
-    assert result.zsl > 30  # chance is 10 %
-    assert result.seen > 40  # chance is 2.5 %
-
-
 def test_learning_from_generated_rows_improves_the_seen_unseen_curve(scorer, small_dataset):
     """AUSUC was 56 with them and 41 without, and as far apart with another seed."""
     without = fit(small_dataset, "sgal", **(QUICK | {"warmup": 1.0}))
@@ -134,18 +127,3 @@ def test_without_unseen_classes_nothing_is_generated(seen_only):
 def test_the_last_batch_may_have_a_single_row(small_dataset):
     n = len(small_dataset.split.train)
     assert np.isfinite(quick_fit(small_dataset, batch_size=n - 1).history[-1]["loss"])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"latent": 0}, "latent is 0"),
-        ({"dropout": 1.0}, "dropout is 1.0"),
-        ({"warmup": 1.5}, "warmup is 1.5; it must lie between 0 and 1"),
-        ({"generated": -1.0}, "generated is -1.0"),
-        ({"margin_weight": float("nan")}, "margin_weight is nan"),
-    ],
-)
-def test_invalid_settings_are_refused(small_dataset, change, message):
-    with pytest.raises(ConfigError, match=message):
-        quick_fit(small_dataset, **change)

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from classnorm.errors import ConfigError, TrainingError
 from classnorm.methods import FitContext, resolve
-from classnorm.metrics import gzsl_scores
 from classnorm.scoring import fit
 from classnorm.training import seeded
 from classnorm_lab.rivals.parts.generation import GameRows
-from classnorm_lab.rivals.zsml import METHOD, MetaGame, ZSMLModel
+from classnorm_lab.rivals.zsml import MetaGame, ZSMLModel
 
 CPU = FitContext(torch.device("cpu"))
 QUICK = {
@@ -26,10 +24,6 @@ QUICK = {
 }
 QUICK |= {"calibration": "none"}
 TINY = QUICK | {"hidden": 16, "noise": 5, "epochs": 3, "ways": 5, "classifier_epochs": 2, "synthesized": 20}
-
-
-def quick_fit(dataset, context=CPU, seed=0, **changes):
-    return METHOD.fit(dataset, resolve(dataset, "zsml", **(TINY | changes))[1], seed, context)
 
 
 def make_game(dataset, **changes):
@@ -47,14 +41,6 @@ def make_game(dataset, **changes):
 
 def sgd(game, rate):
     return torch.optim.SGD([group | {"lr": rate} for group in game.parameter_groups()], rate)
-
-
-def test_unseen_classes_are_recognised_far_above_chance(small_dataset):
-    scorer = fit(small_dataset, "zsml", **QUICK)
-    rows = small_dataset.test_rows
-    result = gzsl_scores(scorer.scores(small_dataset.features[rows]), small_dataset.labels[rows], small_dataset.seen)
-    assert result.zsl > 30  # chance is 10 %
-    assert result.seen > 30  # chance is 2.5 %
 
 
 def test_support_and_query_of_a_task_have_different_classes_and_the_given_sizes(small_dataset):
@@ -180,29 +166,7 @@ def test_the_rates_of_generator_and_critic_are_set_apart(small_dataset):
         assert (float((value - before[name]).abs().max()) < 1e-20) == name.startswith("critic")
 
 
-def test_a_wild_learning_rate_diverges_in_one_line(small_dataset):
-    with pytest.raises(TrainingError, match="diverged") as caught:
-        quick_fit(small_dataset, inner_lr=1e25)
-    assert str(caught.value).endswith("lower `inner_lr` or `lr`")
-
-
 def test_the_paper_recipe_has_the_published_tasks_and_rates(small_dataset):
     config = resolve(small_dataset, "zsml", "paper")[1]
     assert (config.ways, config.shots, config.queries, config.inner_steps, config.noise) == (10, 5, 3, 5, 512)
     assert (config.inner_lr, config.critic_lr, config.lr) == (1e-3, 1e-5, 1e-3)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"ways": 0}, "ways is 0"),
-        ({"queries": 0}, "queries is 0"),
-        ({"inner_steps": 0}, "inner_steps is 0"),
-        ({"inner_lr": 0.0}, "inner_lr is 0.0; it must be positive"),
-        ({"critic_lr": float("nan")}, "critic_lr is nan"),
-        ({"classification_weight": -1.0}, "classification_weight is -1.0"),
-    ],
-)
-def test_invalid_settings_are_refused(small_dataset, change, message):
-    with pytest.raises(ConfigError, match=message):
-        quick_fit(small_dataset, **change)
