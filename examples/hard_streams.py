@@ -14,7 +14,7 @@ from classnorm.report.plots import COLORS, Style, png
 from classnorm.report.stream_results import task_curve
 from classnorm.results.artifact import Plot
 from classnorm.results.numbers import mean_text
-from classnorm.runs.streams import ContinualExperiment, run_continual
+from classnorm.runs.streams import ContinualExperiment
 
 source, features, split, seeds = sys.argv[1:5] or ("synthetic:classes=40,unseen=10,rows=800", "", "", "1")
 data = load(source, features=features)
@@ -36,7 +36,7 @@ for strategy, name in [(strategy, name) for strategy in settings for name in str
         config = configure(stream, strategy, **settings[strategy])
         experiment = ContinualExperiment(data, strategy, config, seed, arrivals=streams[name])
         folder = Path("runs", "hard-streams", f"{strategy}-{name.replace(' ', '-')}", f"seed-{seed}")
-        results.append(run_continual(experiment, folder, resume=True))
+        results.append(experiment.run(folder))
     cells = [mean_text([r.document["scores"][score] for r in results]) for score in ("mH", "mAUC", "mJA")]
     cells.append(mean_text([r.document["scores"]["forgetting"] for r in results], 2))
     print(f"| `{strategy}` | {name} | {' | '.join(cells)} |")

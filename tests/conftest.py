@@ -18,9 +18,10 @@ from hypothesis import settings
 from PIL import Image
 
 from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic
+from classnorm.io.files import write_json
 from classnorm.metrics import Calibration, gzsl_scores, side_scores
 from classnorm.metrics.calibration import calibration_curves, calibration_values
-from classnorm.results.run_folder import write_arrays, write_result
+from classnorm.results.run_folder import Result, write_arrays
 
 # Property tests draw the same examples on every run, and a busy machine does not fail them.
 settings.register_profile("classnorm", deadline=None, derandomize=True, max_examples=40)
@@ -279,7 +280,9 @@ def write_run():
             "command": f"classnorm train {dataset} --recipe {recipe}",
         } | changes
         history = [{"epoch": epoch, "loss": 3.0 / epoch} for epoch in (1, 2, 3)]
-        return write_result(folder, document, history)
+        (folder / "history.jsonl").write_text("".join(json.dumps(record) + "\n" for record in history))
+        write_json(folder / "result.json", document)
+        return Result(folder, document)
 
     return write
 

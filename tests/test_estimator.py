@@ -22,7 +22,7 @@ from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ClassNormError, ModelError
 from classnorm.methods import resolve
 from classnorm.metrics import gzsl_scores
-from classnorm.runs.experiment import Experiment, run
+from classnorm.runs.experiment import Experiment
 
 FAST = {"hidden": 32, "epochs": 15, "lr": 3e-3, "validation_splits": 1}
 
@@ -482,7 +482,7 @@ def test_a_search_varies_single_settings(data):
 def test_the_folder_of_a_run_loads_as_a_classifier(tmp_path, small_dataset):
     shuffled = small_dataset.restricted(np.random.default_rng(1).permutation(small_dataset.n_classes))
     _, config = resolve(shuffled, "kernel", calibration="bias:0.5")
-    run(Experiment(shuffled, "kernel", "reference", config), tmp_path)
+    Experiment(shuffled, "kernel", "reference", config).run(tmp_path)
     clf = ClassNormClassifier.load(tmp_path)
     rows = shuffled.features[shuffled.test_rows]
     assert clf.predict(rows).tolist() == Scorer.load(tmp_path).predict(rows)

@@ -14,7 +14,7 @@ from classnorm.methods import resolve
 from classnorm.report import by_dataset, group_results, terminal_table, write_report
 from classnorm.report.plots import class_plot, group_styles
 from classnorm.results.run_folder import Result, find_results, write_arrays
-from classnorm.runs.experiment import Experiment, run
+from classnorm.runs.experiment import Experiment
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def groups(tmp_path_factory):
     for recipe in ("reference", "baseline"):
         _, config = resolve(dataset, recipe=recipe, hidden=32, epochs=3, calibration="none")
         for seed in (0, 1, 2):
-            run(Experiment(dataset, "classnorm", recipe, config, seed), folder / recipe / f"seed-{seed}")
+            Experiment(dataset, "classnorm", recipe, config, seed).run(folder / recipe / f"seed-{seed}")
     return group_results(find_results([folder]))
 
 
@@ -43,7 +43,7 @@ def test_groups_with_the_same_recipe_are_labelled_by_the_settings_that_differ(tm
     dataset = synthetic(SyntheticConfig(classes=10, unseen=3, rows=100, features=8))
     for hidden in (8, 16):
         _, config = resolve(dataset, hidden=hidden, epochs=1, calibration="none")
-        run(Experiment(dataset, "classnorm", "reference", config, 0), tmp_path / str(hidden))
+        Experiment(dataset, "classnorm", "reference", config, 0).run(tmp_path / str(hidden))
     labels = sorted(group.label for group in group_results(find_results([tmp_path])))
     assert labels == ["classnorm · reference, hidden 16", "classnorm · reference, hidden 8"]
 

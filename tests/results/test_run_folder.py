@@ -1,4 +1,4 @@
-"""Run folders of both kinds, and those that version 0.1 wrote."""
+"""Run folders of both kinds."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from classnorm.errors import DataError
-from classnorm.results.run_folder import Result, find_results, result_file, write_arrays
+from classnorm.results.run_folder import Result, find_results, is_finished, write_arrays
 
 _COMMON = {"config": {}, "seed": 0, "train_seconds": 1.0, "versions": {}}
 _DATASET = {"name": "toy", "checksum": "c", "split_checksum": "s", "provenance": {}}
@@ -21,6 +21,7 @@ RUN = _COMMON | {
     "fit_seconds": 1.0,
 }
 STREAM = _COMMON | {
+    "kind": "stream",
     "dataset": _DATASET,
     "stream": {"tasks": [2], "checksum": "o", "image_split": "stratified", "part": [0, None]},
     "encoder": None,
@@ -36,9 +37,9 @@ def part(*tasks):
     return {"stream": STREAM["stream"] | {"part": list(tasks)}}
 
 
-def write(folder, document, name="result.json"):
+def write(folder, document):
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text(json.dumps(document))
+    (folder / "result.json").write_text(json.dumps(document))
     return folder
 
 
@@ -47,27 +48,18 @@ def test_a_result_without_a_kind_is_a_run(tmp_path):
     assert (result.kind, result.is_trial, result.scores["harmonic"]) == ("run", False, 50.0)
 
 
-@pytest.mark.parametrize(("name", "extra"), [("result.json", {"kind": "stream"}), ("continual.json", {})])
-def test_streams_of_this_version_and_of_0_1_are_read(tmp_path, name, extra):
-    result = Result.read(write(tmp_path, STREAM | extra, name))
+def test_a_stream_is_read(tmp_path):
+    result = Result.read(write(tmp_path, STREAM))
     assert result.kind == result.document["kind"] == "stream"
     assert result.scores["mH"] == 50.0 and result.scores["forgetting"] != result.scores["forgetting"]  # NaN
-    assert result_file(tmp_path) == tmp_path / name
-
-
-def test_the_new_file_name_takes_precedence_over_the_old_one(tmp_path):
-    write(tmp_path, STREAM, "continual.json")
-    write(tmp_path, RUN)
-    assert Result.read(tmp_path).kind == "run"
-    assert len(find_results([tmp_path])) == 1
+    assert is_finished(tmp_path)
 
 
 def test_both_kinds_are_found_but_no_trials_of_a_validation_sequence(tmp_path):
     write(tmp_path / "a", RUN)
-    write(tmp_path / "b", STREAM, "continual.json")
-    write(tmp_path / "c", STREAM | {"kind": "stream"} | part(3, None))
-    write(tmp_path / "validation" / "d", STREAM | {"kind": "stream"} | part(0, 3))
-    write(tmp_path / "validation" / "e", STREAM | part(0, 3), "continual.json")
+    write(tmp_path / "b", STREAM)
+    write(tmp_path / "c", STREAM | part(3, None))
+    write(tmp_path / "validation" / "d", STREAM | part(0, 3))
     results = find_results([tmp_path, tmp_path / "a"])
     assert [(result.folder.name, result.kind) for result in results] == [("a", "run"), ("b", "stream"), ("c", "stream")]
     with pytest.raises(DataError, match="no finished run but trials of a validation sequence"):
@@ -75,7 +67,7 @@ def test_both_kinds_are_found_but_no_trials_of_a_validation_sequence(tmp_path):
 
 
 def test_a_folder_without_a_result_is_unfinished(tmp_path):
-    assert not result_file(tmp_path).is_file()
+    assert not is_finished(tmp_path)
     with pytest.raises(DataError, match=r"result\.json: no such file"):
         Result.read(tmp_path)
     with pytest.raises(DataError, match="holds no finished run; choose a folder with a result"):
@@ -85,8 +77,8 @@ def test_a_folder_without_a_result_is_unfinished(tmp_path):
 @pytest.mark.parametrize("missing", ["scores", "stream", "per_task", "matrix"])
 def test_a_stream_without_a_required_key_is_not_readable(tmp_path, missing):
     document = {name: value for name, value in STREAM.items() if name != missing}
-    with pytest.raises(DataError, match=rf"continual\.json: {missing} is missing; repeat the run"):
-        Result.read(write(tmp_path, document, "continual.json"))
+    with pytest.raises(DataError, match=rf"result\.json: {missing} is missing; repeat the run"):
+        Result.read(write(tmp_path, document))
 
 
 def leaves(document, keys=()):

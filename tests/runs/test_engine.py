@@ -14,7 +14,8 @@ import pytest
 from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic
 from classnorm.errors import ConfigError, DivergedError
 from classnorm.methods import resolve
-from classnorm.runs.engine import ERROR, Engine, Failure, finished, run_converging, run_tasks
+from classnorm.results.run_folder import is_finished
+from classnorm.runs.engine import ERROR, Engine, Failure, run_tasks
 from classnorm.runs.experiment import Experiment
 
 
@@ -106,7 +107,7 @@ def test_a_finished_task_is_not_run_again(dataset, tmp_path, engine):
 def test_a_failed_task_is_recorded_and_does_not_stop_the_others(dataset, tmp_path, engine):
     tasks = [Note(dataset, n, fail=n == 1) for n in range(4)]
     assert run_tasks(tasks, tmp_path, engine) == {"task-1": Failure("ValueError: this one cannot work", "ValueError")}
-    assert [finished(task, tmp_path) for task in tasks] == [True, False, True, True]
+    assert [is_finished(tmp_path / task.name, task.marker) for task in tasks] == [True, False, True, True]
     assert "Traceback" in json.loads((tmp_path / "task-1" / ERROR).read_text())["traceback"]
 
 
@@ -138,8 +139,7 @@ def test_a_task_that_no_worker_survives_is_given_up_and_the_others_are_done(data
     failed = run_tasks(tasks, tmp_path, Engine(jobs=2))
     assert list(failed) == ["task-1"]
     assert "died" in failed["task-1"].message
-    assert finished(tasks[0], tmp_path)
-    assert finished(tasks[2], tmp_path)
+    assert [is_finished(tmp_path / task.name, task.marker) for task in tasks] == [True, False, True]
 
 
 @dataclass(frozen=True)
@@ -213,11 +213,12 @@ class Diverging(Note):
 def test_a_task_that_diverged_is_not_tried_again_one_that_failed_otherwise_is(dataset, tmp_path):
     tasks = [Diverging(dataset, 0), Note(dataset, 1, fail=True)]
     for _ in range(2):
-        failed = run_converging(tasks, tmp_path, Engine(jobs=1))
+        failed = run_tasks(tasks, tmp_path, Engine(jobs=1), repeat_diverged=False)
         assert [failed[task.name].diverged for task in tasks] == [True, False]
     assert (tmp_path / "task-0" / "tries.txt").read_text() == "tried\n"
     assert json.loads((tmp_path / "task-0" / ERROR).read_text())["kind"] == "DivergedError"
-    assert run_converging([tasks[0], Note(dataset, 1)], tmp_path, Engine(jobs=1)).keys() == {"task-0"}
+    again = run_tasks([tasks[0], Note(dataset, 1)], tmp_path, Engine(jobs=1), repeat_diverged=False)
+    assert again.keys() == {"task-0"}
 
 
 def test_the_address_of_a_cluster_needs_the_backend_ray():

@@ -13,7 +13,8 @@ from classnorm.errors import ConfigError, DataError
 from classnorm.methods import resolve
 from classnorm.metrics import Calibration, calibrated_scores, curve_of, gzsl_scores
 from classnorm.results.run_folder import Result, find_results
-from classnorm.runs.experiment import Experiment, run
+from classnorm.runs.experiment import Experiment
+from classnorm.runs.job import Execution
 from classnorm.scoring import Scorer
 
 
@@ -33,14 +34,14 @@ def experiment(dataset, seed=0, **changes):
 
 @pytest.fixture(scope="module")
 def result(dataset, tmp_path_factory):
-    return run(
-        experiment(dataset), tmp_path_factory.mktemp("run") / "seed-0", checkpoint_every=2, command="classnorm train"
-    )
+    folder = tmp_path_factory.mktemp("run") / "seed-0"
+    return experiment(dataset).run(folder, Execution(checkpoint_every=2, command="classnorm train"))
 
 
 def test_the_folder_holds_what_it_promises(result):
     files = {path.name for path in result.folder.iterdir()}
-    assert files == {"result.json", "model.safetensors", "model.json", "history.jsonl", "predictions.npz"}
+    model = {"model.safetensors", "model.json"}
+    assert files == {"result.json", *model, "history.jsonl", "predictions.npz", "README.md"}
 
 
 def test_the_result_carries_its_provenance(result, dataset):
@@ -90,16 +91,11 @@ def test_a_killed_run_resumes_to_the_same_result(result, dataset, tmp_path, kill
 
     folder = tmp_path / "seed-0"
     with pytest.raises(Killed):
-        run(experiment(dataset), folder, checkpoint_every=2, announce=announce)
+        experiment(dataset).run(folder, Execution(checkpoint_every=2, announce=announce))
     assert not (folder / "result.json").exists()
     events = []
-    resumed = run(
-        experiment(dataset),
-        folder,
-        checkpoint_every=2,
-        resume=True,
-        announce=lambda stage: lambda epoch: events.append((stage, epoch.done)),
-    )
+    recording = Execution(checkpoint_every=2, announce=lambda stage: lambda epoch: events.append((stage, epoch.done)))
+    resumed = experiment(dataset).run(folder, recording)
     assert events[0] == (killed_in, 5)  # the checkpoint of epoch 4 was the last one
     assert resumed.scores == result.scores
     assert (folder / "model.safetensors").read_bytes() == (result.folder / "model.safetensors").read_bytes()
@@ -107,28 +103,27 @@ def test_a_killed_run_resumes_to_the_same_result(result, dataset, tmp_path, kill
 
 def test_resuming_a_finished_run_reads_it(result, dataset):
     stages = []
-    again = run(experiment(dataset), result.folder, resume=True, announce=stages.append)
+    again = experiment(dataset).run(result.folder, Execution(announce=stages.append))
     assert again.document == result.document
     assert stages == []
 
 
 def test_resuming_does_not_replace_a_finished_run_with_other_settings(dataset, tmp_path):
-    run(experiment(dataset, calibration="none", epochs=1), tmp_path)
+    experiment(dataset, calibration="none", epochs=1).run(tmp_path)
     with pytest.raises(ConfigError, match="hidden 32 instead of 16"):
-        run(experiment(dataset, calibration="none", epochs=1, hidden=16), tmp_path, resume=True)
+        experiment(dataset, calibration="none", epochs=1, hidden=16).run(tmp_path)
     assert Result.read(tmp_path).document["config"]["hidden"] == 32
 
 
 def test_without_resuming_a_run_is_replaced(dataset, tmp_path):
-    run(experiment(dataset, calibration="none", epochs=1), tmp_path)
-    assert (
-        run(experiment(dataset, calibration="none", epochs=1, hidden=16), tmp_path).document["config"]["hidden"] == 16
-    )
+    experiment(dataset, calibration="none", epochs=1).run(tmp_path)
+    other = experiment(dataset, calibration="none", epochs=1, hidden=16)
+    assert other.run(tmp_path, Execution(resume=False)).document["config"]["hidden"] == 16
 
 
 def test_two_seeds_are_found_below_their_folder(dataset, tmp_path):
     for seed in (0, 1):
-        run(experiment(dataset, seed, calibration="none", epochs=1), tmp_path / f"seed-{seed}")
+        experiment(dataset, seed, calibration="none", epochs=1).run(tmp_path / f"seed-{seed}")
     assert [r.document["seed"] for r in find_results([tmp_path])] == [0, 1]
 
 
@@ -143,7 +138,7 @@ def test_a_side_without_rows_is_null_in_the_result(dataset, tmp_path):
     from classnorm.data import Split
 
     without = replace(dataset, split=Split(dataset.split.train, dataset.split.test_seen, dataset.split.test_unseen[:0]))
-    result = run(experiment(without, calibration="none", epochs=1), tmp_path)
+    result = experiment(without, calibration="none", epochs=1).run(tmp_path)
     document = json.loads((tmp_path / "result.json").read_text())
     assert document["scores"]["unseen"] is None
     assert document["scores"]["harmonic"] is None
@@ -159,7 +154,7 @@ def test_a_resumed_run_reports_the_time_of_all_its_parts(dataset, tmp_path):
         return progress
 
     with pytest.raises(Killed):
-        run(experiment(dataset), tmp_path, checkpoint_every=2, announce=slowly)
+        experiment(dataset).run(tmp_path, Execution(checkpoint_every=2, announce=slowly))
     path = tmp_path / "checkpoint" / "training.safetensors"
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata()
@@ -168,6 +163,6 @@ def test_a_resumed_run_reports_the_time_of_all_its_parts(dataset, tmp_path):
         record |= {"seconds": 100.0, "cpu_seconds": 50.0}  # four slow epochs
     del metadata["sha256"]
     save_file(load_file(path), path, metadata | {"history": json.dumps(epochs)})
-    document = run(experiment(dataset), tmp_path, checkpoint_every=2, resume=True).document
+    document = experiment(dataset).run(tmp_path, Execution(checkpoint_every=2)).document
     assert 400 < document["train_seconds"] < 500 and 400 < document["fit_seconds"] < 500
     assert 200 < document["cpu_seconds"] < 300

@@ -10,7 +10,7 @@ from torch import nn
 from classnorm.continual import FeatureInputs, TaskStream, configure, run_stream
 from classnorm.continual.strategies import STRATEGIES
 from classnorm.runs.image_plan import plan_images
-from classnorm.runs.streams import ImageMode, run_continual
+from classnorm.runs.streams import ImageMode
 
 SIZE = 16
 
@@ -31,7 +31,7 @@ def pictures(experiment, data, monkeypatch, tmp_path):
 def test_frozen_blocks_are_not_trained_and_the_later_ones_are(pictures, tmp_path):
     trial = pictures(2)
     before, _ = trial.images.load(trial.dataset, trial.seed, torch.device("cpu"))
-    document = run_continual(trial, tmp_path / "run").document
+    document = trial.run(tmp_path / "run").document
     assert document["freeze_blocks"] == 2
     assert len(list(before.parameters())) == 2 * 3  # two blocks of a convolution and a normalization are left
     assert trial.name != pictures(0).name != pictures(1).name
@@ -40,8 +40,8 @@ def test_frozen_blocks_are_not_trained_and_the_later_ones_are(pictures, tmp_path
 
 def test_augmented_runs_resume_to_the_same_digits(pictures, tmp_path, monkeypatch):
     trial = pictures(1, augment=True)
-    whole = run_continual(trial, tmp_path / "whole").document
-    learn, plain = STRATEGIES["sequential"].learn, run_continual(pictures(1), tmp_path / "plain").document
+    whole = trial.run(tmp_path / "whole").document
+    learn, plain = STRATEGIES["sequential"].learn, pictures(1).run(tmp_path / "plain").document
 
     def killed(self, task, progress):
         if task == 2:
@@ -50,9 +50,9 @@ def test_augmented_runs_resume_to_the_same_digits(pictures, tmp_path, monkeypatc
 
     monkeypatch.setattr(STRATEGIES["sequential"], "learn", killed)
     with pytest.raises(KeyboardInterrupt):
-        run_continual(trial, tmp_path / "part")
+        trial.run(tmp_path / "part")
     monkeypatch.undo()
-    resumed = run_continual(trial, tmp_path / "part", resume=True).document
+    resumed = trial.run(tmp_path / "part").document
     assert resumed["per_task"] == whole["per_task"] != plain["per_task"]
 
 

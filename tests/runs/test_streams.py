@@ -1,6 +1,5 @@
 """Continual experiments and their runs."""
 
-import json
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -12,14 +11,15 @@ from classnorm.continual import TaskStream, configure, run_stream
 from classnorm.errors import ConfigError, DataError
 from classnorm.metrics import continual_scores, gzsl_scores
 from classnorm.results.run_folder import Result
-from classnorm.runs import streams
-from classnorm.runs.engine import Engine, run_tasks
-from classnorm.runs.streams import ImageMode, run_continual
+from classnorm.runs import job
+from classnorm.runs.streams import ImageMode
+
+FILES = {"README.md", "result.json", "state.safetensors"}
 
 
 def test_the_scores_are_those_of_the_stream(experiment, data, tmp_path):
     trial = experiment()
-    document = run_continual(trial, tmp_path).document
+    document = trial.run(tmp_path).document
     stream = TaskStream.make(data, 5, 1)
     result = run_stream(stream, "sequential", trial.config, 1)
     expected = continual_scores(result.history, stream.test_labels, stream.tasks)
@@ -32,7 +32,7 @@ def test_the_scores_are_those_of_the_stream(experiment, data, tmp_path):
 
 def test_the_oracle_has_the_best_bias_of_each_step(experiment, data, tmp_path):
     trial = experiment()
-    document = run_continual(trial, tmp_path).document
+    document = trial.run(tmp_path).document
     stream = TaskStream.make(data, 5, 1)
     history = run_stream(stream, "sequential", trial.config, 1).history
     best = []
@@ -53,28 +53,32 @@ def test_the_reported_part_has_no_class_of_the_validation_sequence(experiment, d
 
 
 def test_a_finished_run_with_other_settings_is_not_mistaken_for_this_one(experiment, tmp_path):
-    run_continual(experiment(), tmp_path)
-    with pytest.raises(ConfigError, match="choose another folder"):
-        run_continual(experiment(lr=0.5), tmp_path, resume=True)
+    experiment().run(tmp_path)
+    with pytest.raises(ConfigError, match=r"lr 0\.001 instead of 0\.5; choose another `out`"):
+        experiment(lr=0.5).run(tmp_path)
 
 
 def test_a_run_interrupted_before_its_result_is_written_can_be_resumed(experiment, tmp_path, monkeypatch):
-    whole = run_continual(experiment(), tmp_path / "whole").document
+    whole = experiment().run(tmp_path / "whole").document
     with monkeypatch.context() as interrupted:
-        interrupted.setattr(streams, "new_run", Mock(side_effect=KeyboardInterrupt))
+        interrupted.setattr(job, "new_run", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            run_continual(experiment(), tmp_path / "run")
-    resumed = run_continual(experiment(), tmp_path / "run", resume=True).document
+            experiment().run(tmp_path / "run")
+    resumed = experiment().run(tmp_path / "run").document
     assert (resumed["scores"], resumed["matrix"]) == (whole["scores"], whole["matrix"])
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["result.json", "state.safetensors"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "README.md",
+        "result.json",
+        "state.safetensors",
+    ]
 
 
 def test_what_a_run_killed_at_the_very_end_leaves_is_swept(experiment, tmp_path):
-    run_continual(experiment(), tmp_path)
+    experiment().run(tmp_path)
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "logits-00.npy").write_bytes(b"")
-    run_continual(experiment(), tmp_path, resume=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["result.json", "state.safetensors"]
+    experiment().run(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == FILES
 
 
 def test_images_with_an_encoder_drawn_by_the_seed_give_the_same_run_twice(experiment, data, tmp_path):
@@ -83,9 +87,9 @@ def test_images_with_an_encoder_drawn_by_the_seed_give_the_same_run_twice(experi
     mode = ImageMode("convnet-gray", 16)
     trial = replace(experiment(), dataset=replace(data, images=images), images=mode)
     torch.manual_seed(5)
-    first = run_continual(trial, tmp_path / "a").document
+    first = trial.run(tmp_path / "a").document
     torch.manual_seed(6)  # nothing may depend on it
-    second = run_continual(trial, tmp_path / "b").document
+    second = trial.run(tmp_path / "b").document
     assert first["scores"] == second["scores"]
     assert (first["encoder"], first["image_size"]) == ("convnet-gray", 16)
     assert trial.name != experiment().name
@@ -100,17 +104,4 @@ def test_an_encoder_trained_from_scratch_has_other_settings(data):
 
 def test_image_mode_without_images_says_how_to_provide_them(experiment, tmp_path):
     with pytest.raises(DataError, match="with `images=DIR`"):
-        run_continual(replace(experiment(), images=ImageMode("convnet-gray", 16)), tmp_path)
-
-
-def test_a_finished_run_of_version_0_1_counts_as_finished_for_the_engine_too(experiment, tmp_path):
-    trial = experiment()
-    folder = tmp_path / trial.name
-    document = run_continual(trial, folder).document
-    old = {name: value for name, value in document.items() if name not in ("kind", "chosen")}
-    (folder / "result.json").unlink()
-    (folder / "state.safetensors").unlink()
-    (folder / "continual.json").write_text(json.dumps(old))
-    assert run_tasks([trial], tmp_path, Engine(jobs=1)) == {}
-    assert Result.read(folder).document == old | {"kind": "stream"}
-    assert not (folder / "state.safetensors").exists()  # it was not run again
+        replace(experiment(), images=ImageMode("convnet-gray", 16)).run(tmp_path)

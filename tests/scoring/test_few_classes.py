@@ -14,7 +14,7 @@ from classnorm.data import ZeroShotDataset, load
 from classnorm.errors import ModelWarning
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.methods.kernel import shortest_length
-from classnorm.runs.experiment import Experiment, run
+from classnorm.runs.experiment import Experiment
 from classnorm.scoring import fit_calibrated
 
 _FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "few_classes.py"
@@ -93,7 +93,7 @@ def test_a_model_that_gets_its_own_training_rows_wrong_warns_wherever_it_is_made
             data.features[data.split.train], data.labels[data.split.train], descriptors=data.descriptors
         )
     _, config = resolve(data, "kernel", calibration="bias:1000")
-    run(Experiment(data, "kernel", "reference", config), tmp_path)
+    Experiment(data, "kernel", "reference", config).run(tmp_path)
     document = json.loads((tmp_path / "result.json").read_text())
     assert document["training_accuracy"] == 0.0
     assert "do not rely on it" in document["notices"][0]

@@ -34,8 +34,8 @@ from classnorm.report import (
 from classnorm.results.numbers import json_number, mean, std
 from classnorm.results.run_folder import Result
 from classnorm.runs.engine import Engine
-from classnorm.runs.experiment import dataset_record
-from classnorm.runs.streams import ContinualExperiment, ImageMode, run_continual
+from classnorm.runs.job import Execution, dataset_record
+from classnorm.runs.streams import ContinualExperiment, ImageMode
 from classnorm.runs.validation_sequence import Chosen, GridName, Selection, named_grid, validated
 from classnorm.training import pick_device
 
@@ -119,17 +119,14 @@ class Continual(SettingsCommand):
         results = []
         for experiment, folder in zip(experiments, self.training.folders(out, seeds, self.output.quiet), strict=True):
             with stage_progress(f"seed {experiment.seed}", self.output.quiet) as progress:
-                results.append(
-                    run_continual(
-                        experiment,
-                        folder,
-                        device=self.training.device,
-                        resume=self.training.resume,
-                        progress=progress,
-                        command=self.command_line,
-                        label=self.training.label or "",
-                    )
+                execution = Execution(
+                    device=self.training.device,
+                    resume=self.training.resume,
+                    announce=lambda stage, progress=progress: progress,  # type: ignore[misc]
+                    command=self.command_line,
+                    label=self.training.label or "",
                 )
+                results.append(experiment.run(folder, execution))
         if self.output.json:
             print_json(self._document(dataset, results, chosen))
         else:

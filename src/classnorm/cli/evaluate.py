@@ -24,7 +24,7 @@ from classnorm.report import SCORES, rich_table
 from classnorm.results.artifact import Table
 from classnorm.results.numbers import json_number, number_text
 from classnorm.results.run_folder import model_files
-from classnorm.runs.experiment import dataset_record
+from classnorm.runs.job import dataset_record
 
 if TYPE_CHECKING:
     from classnorm.scoring import Scorer

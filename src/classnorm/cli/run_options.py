@@ -14,7 +14,7 @@ from classnorm.cli.options import Flag, check_positive, optional
 from classnorm.errors import ConfigError
 from classnorm.report import SCORES, group_results
 from classnorm.results.numbers import json_number
-from classnorm.results.run_folder import Result, result_file
+from classnorm.results.run_folder import Result, is_finished
 from classnorm.settings import check_seed
 from classnorm.training import Device
 
@@ -52,7 +52,7 @@ class RunOptions:
         """The run folder of each seed; a notice announces runs that will be replaced."""
         folders = [root / f"seed-{seed}" for seed in seeds]
         for folder in folders:
-            if not self.resume and result_file(folder).is_file():
+            if not self.resume and is_finished(folder):
                 notice(f"replacing the finished run {folder}", quiet=quiet)
         return folders
 

@@ -19,10 +19,12 @@ from classnorm.report import group_results, rich_table, terminal_table
 from classnorm.report.plots import png
 from classnorm.report.search_plot import parallel_coordinates
 from classnorm.results.artifact import Table
+from classnorm.results.card import search_card
 from classnorm.results.numbers import number_text
-from classnorm.results.run_folder import Result
+from classnorm.results.run_folder import CARD, Result
 from classnorm.runs.engine import Engine, run_tasks
-from classnorm.runs.experiment import Experiment, dataset_record
+from classnorm.runs.experiment import Experiment
+from classnorm.runs.job import dataset_record
 from classnorm.runs.search import SearchConfig, Trial, search, trials_csv, write_recipe
 
 
@@ -79,18 +81,21 @@ class Search(MethodCommand):
         if failed:
             raise TrainingError(f"training the winner failed: {next(iter(failed.values())).message}")
         results = [Result.read(out / "test" / experiment.name) for experiment in experiments]
+        statistics = mean_and_std(results)
+        document = {
+            "dataset": dataset_record(dataset),
+            "method": self.method,
+            "sampler": self.search.sampler,
+            "trials": [asdict(trial) for trial in trials],
+            "best": best.as_dict(),
+            "recipe_file": str(out / "recipe.json"),
+            "runs": run_records(results, "seed", "scores"),
+            "scores": statistics["mean"],
+            "std": statistics["std"],
+        }
+        write_text(out / CARD, search_card(document, [path.name for path in out.iterdir()]))
         if self.output.json:
-            statistics = mean_and_std(results)
-            document = {
-                "dataset": dataset_record(dataset),
-                "method": self.method,
-                "sampler": self.search.sampler,
-                "trials": [asdict(trial) for trial in trials],
-                "best": best.as_dict(),
-                "recipe_file": str(out / "recipe.json"),
-                "runs": run_records(results, "seed", "scores"),
-            }
-            print_json(document | {"scores": statistics["mean"], "std": statistics["std"]})
+            print_json(document)
             return
         print_table(rich_table(_trials_table(trials)))
         print_table(terminal_table(group_results(results), f"{dataset.name}: the winner, trained on all training rows"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,11 +16,12 @@ from classnorm.cli.run_options import RunOptions, mean_and_std, run_records
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.io.escapes import file_name
-from classnorm.methods import check_parallel, resolve
+from classnorm.methods import resolve
 from classnorm.preparation.dataset import Prepared
 from classnorm.report import group_results, terminal_table, write_report
 from classnorm.results.run_folder import Result
-from classnorm.runs.experiment import Experiment, dataset_record, run
+from classnorm.runs.experiment import Experiment
+from classnorm.runs.job import Execution, dataset_record
 from classnorm.training import Device, Precision, Processes, joined, pick_device, precision_notice
 
 _RECORDED = ("seed", "scores", "calibration", "validation", "train_seconds", "fit_seconds")  # of a run, in JSON
@@ -64,7 +65,6 @@ class Train(MethodCommand):
 
     def _run(self, processes: Processes, device: Device) -> None:
         seeds = self.training.seed_numbers()
-        check_parallel(self.method, processes.count)
         with processes.first_goes_ahead() if self.images else nullcontext():
             prepared = self._prepared()
         dataset = self.dataset.load(self.data, self.output.quiet) if prepared is None else prepared.dataset
@@ -75,26 +75,26 @@ class Train(MethodCommand):
             notice(text, quiet=self.output.quiet)
         out = self.training.out or Path("runs") / file_name(dataset.name) / f"{self.method}-{Path(self.recipe).stem}"
         folders = self.training.folders(out, seeds, self.output.quiet)
+        execution = Execution(
+            device=device,
+            processes=processes,
+            resume=self.training.resume,
+            checkpoint_every=self.checkpoint_every,
+            command=self.command_line,
+            label=self.training.label or "",
+            examples=prepared.examples if prepared is not None else None,
+        )
         with progress_display(self.output.quiet) as announce:
             results = [
-                run(
-                    Experiment(dataset, self.method, self.recipe, config, seed),
+                Experiment(dataset, self.method, self.recipe, config, seed).run(
                     folder,
-                    device=device,
-                    processes=processes,
-                    checkpoint_every=self.checkpoint_every,
-                    resume=self.training.resume,
-                    announce=lambda stage, seed=seed: announce(f"seed {seed}, {stage}"),  # type: ignore[misc]
-                    command=self.command_line,
-                    label=self.training.label or "",
+                    replace(execution, announce=lambda stage, seed=seed: announce(f"seed {seed}, {stage}")),  # type: ignore[misc]
                 )
                 for seed, folder in zip(seeds, folders, strict=True)
             ]
         if not processes.is_first:
             return
         if prepared is not None:
-            for result in results:
-                prepared.write_examples(result.folder)
             write_report(group_results(results), out / "report", f"{dataset.name}: zero-shot results")
         report = out / "report" / "index.html"
         notice(*dict.fromkeys(text for r in results for text in r.document.get("notices", ())), quiet=self.output.quiet)

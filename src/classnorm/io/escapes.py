@@ -42,6 +42,16 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
+def markdown_text(text: str) -> str:
+    r"""Markdown that shows a text as it is, on one line.
+
+    >>> print(markdown_text("my_birds | <b>"))
+    my\_birds \| \<b>
+    """
+    escaped = "".join(f"\\{c}" if c in "|*_`<" else c for c in one_line(text))
+    return re.sub(r"&(?=#?\w+;)", "&amp;", escaped).replace("](", "]\\(")  # entities and links
+
+
 def csv_text(text: str) -> str:
     """A cell of a CSV file that no spreadsheet takes for a formula.
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from classnorm.data import Split, ZeroShotDataset, load_bundle, save_bundle
 from classnorm.data.attribute_names import attributes_of_columns
@@ -24,7 +25,6 @@ from classnorm.io.arrays import read_npz, texts
 from classnorm.io.files import locked
 from classnorm.preparation import describe
 from classnorm.progress import OnProgress
-from classnorm.results.run_folder import write_arrays
 
 if TYPE_CHECKING:
     import torch
@@ -47,15 +47,14 @@ class Prepared:
     is_new: bool  # false if the features come from an earlier call
     images: Images  # one per row
 
-    def write_examples(self, folder: Path) -> None:
-        """Write a few test images of unseen classes to a run folder, for the report."""
+    def examples(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays of a run's `examples.npz`: a few test images of unseen classes that can be read."""
         positions = self.dataset.example_positions()
         images = read_images(self.images, self.dataset.test_rows[positions].tolist(), _THUMBNAIL.pixels)
-        (folder / "examples.npz").unlink(missing_ok=True)  # may be from another split
         examples = {int(p): image for p, image in zip(positions, images, strict=True) if not isinstance(image, str)}
-        if examples:
-            arrays = {"position": np.array(list(examples)), "image": np.stack(list(examples.values()))}
-            write_arrays(folder / "examples.npz", arrays)
+        if not examples:
+            return {}
+        return {"position": np.array(list(examples)), "image": np.stack(list(examples.values()))}
 
 
 def joined_to(table: ImageTable, dataset: ZeroShotDataset, tell: Callable[[str], None]) -> ImageTable:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from classnorm.io.escapes import one_line
+from classnorm.io.escapes import markdown_text, one_line
 from classnorm.report import plots
 from classnorm.report.artifacts import artifact_sections, write_files
 from classnorm.report.differences import MEANING, Comparison, compare, reference_label
@@ -29,7 +29,6 @@ from classnorm.report.tables import (
     difference_table,
     latex_table,
     markdown_table,
-    markdown_text,
     results_note,
     results_table,
     rich_table,

@@ -6,14 +6,13 @@ import csv
 import html
 import io
 import math
-import re
 from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from classnorm.io.escapes import csv_text, one_line, printable
+from classnorm.io.escapes import csv_text, markdown_text, one_line, printable
 from classnorm.metrics.bootstrap import Difference
 from classnorm.report.differences import Comparison
 from classnorm.report.summary import SCORES, STREAM_COSTS, Group, score_digits
@@ -98,12 +97,6 @@ def markdown_table(table: Table) -> str:
         for row in table.body
     ]
     return "\n".join(lines) + "\n"
-
-
-def markdown_text(text: str) -> str:
-    """Text without markup, on one line."""
-    escaped = "".join(f"\\{c}" if c in "|*_`<" else c for c in one_line(text))
-    return re.sub(r"&(?=#?\w+;)", "&amp;", escaped).replace("](", "]\\(")  # entities and links
 
 
 def latex_table(table: Table) -> str:

@@ -8,16 +8,15 @@
 `history.jsonl`       one line per epoch
 `predictions.npz`     per test row: label, top-1, best seen and best unseen class and their raw scores
 `examples.npz`        a few test images of unseen classes, if the dataset has images
+`README.md`           all of this in words
 ===================== ====================================================================================
 
-A stream (`"kind": "stream"` in its result) has only `result.json`, here with the scores after each task and the task ×
-task matrix of accuracies, and `state.safetensors`, the learner and its strategy after the last task. In version 0.1 its
-result was `continual.json`.
+A stream (`"kind": "stream"` in its result) has `result.json`, here with the scores after each task and the task × task
+matrix of accuracies, `state.safetensors`, the learner and its strategy after the last task, and `README.md`.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,20 +26,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from classnorm.errors import ConfigError, DataError, ModelError, OutputError
-from classnorm.io.arrays import read_arrays
+from classnorm.io.arrays import Array, read_arrays
 from classnorm.io.documents import check_shape, parse_json, read_json, read_regular
-from classnorm.io.files import make_folder, replacing, write_json, write_text
+from classnorm.io.files import make_folder, replacing
 from classnorm.metrics import Calibration, SideScores
 from classnorm.results.shapes import EncoderRecord, EpochRecord, RunDocument, StreamDocument
 
 RESULT = "result.json"
-_OLD_STREAM = "continual.json"  # the result of a stream in version 0.1
 ENCODER = "encoder.json"
-CHECKPOINT = "checkpoint"  # the folder of what an unfinished run has done so far
-_FILES = (ENCODER, "model.json", "model.safetensors", "history.jsonl", "predictions.npz", "examples.npz")
+HISTORY = "history.jsonl"
+STATE = "state.safetensors"
+CARD = "README.md"
+CHECKPOINT = "checkpoint"
+"""The folder of what an unfinished run has done so far."""
+_FILES = (ENCODER, "model.json", "model.safetensors", HISTORY, "predictions.npz", "examples.npz", STATE)
 _REPEAT = "repeat the run"
 
 
@@ -53,12 +54,10 @@ class Result:
 
     @classmethod
     def read(cls, folder: Path) -> Result:
-        path = result_file(folder)
+        path = folder / RESULT
         if not path.exists():
             raise DataError(f"{path}: no such file; give the folder of a finished run")
         document = read_json(path, dict[str, Any], _REPEAT)
-        if path.name == _OLD_STREAM:
-            document["kind"] = "stream"
         is_stream = document.get("kind") == "stream"
         check_shape(document, StreamDocument if is_stream else RunDocument, str(path), _REPEAT)
         (_check_stream if is_stream else _check_run)(document, path)
@@ -82,17 +81,17 @@ class Result:
     @cached_property
     def history(self) -> list[dict[str, float]]:
         """One record per epoch; empty if the run has no such file."""
-        path = self.folder / "history.jsonl"
+        path = self.folder / HISTORY
         lines = read_regular(path, _REPEAT).splitlines() if path.exists() else []
         return [parse_json(line, EpochRecord, f"{path}, line {n}", _REPEAT) for n, line in enumerate(lines, start=1)]
 
-    def arrays(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
+    def arrays(self, name: str) -> dict[str, Array] | None:
         """The arrays of `predictions` or `examples`; None if the run has no such file."""
         path = self.folder / f"{name}.npz"
         return read_arrays(path) if path.exists() else None
 
     @cached_property
-    def predictions(self) -> dict[str, npt.NDArray[Any]]:
+    def predictions(self) -> dict[str, Array]:
         """The arrays of `predictions.npz`, which every run of a method has."""
         path = self.folder / "predictions.npz"
         arrays = self.arrays("predictions")
@@ -103,7 +102,7 @@ class Result:
         return arrays
 
     @cached_property
-    def examples(self) -> dict[str, npt.NDArray[Any]] | None:
+    def examples(self) -> dict[str, Array] | None:
         """`position` [n] in the predictions and `image` [n, height, width(, 3)]; None if the run has none."""
         arrays = self.arrays("examples")
         if arrays is not None and not _are_examples(arrays, len(self.predictions["label"])):
@@ -124,10 +123,9 @@ class Result:
         )
 
 
-def result_file(folder: Path) -> Path:
-    """The result file of a run; it is missing until the run is finished."""
-    old = folder / _OLD_STREAM
-    return old if old.is_file() and not (folder / RESULT).is_file() else folder / RESULT
+def is_finished(folder: Path, marker: str = RESULT) -> bool:
+    """Whether a task has written its last file to its folder, in most cases the result."""
+    return (folder / marker).is_file()
 
 
 def find_results(paths: Sequence[Path], may_be_empty: bool = False) -> list[Result]:
@@ -136,7 +134,7 @@ def find_results(paths: Sequence[Path], may_be_empty: bool = False) -> list[Resu
     for path in paths:
         if not path.is_dir():
             raise DataError(f"{path}: no such folder")
-        folders = sorted({file.parent for name in (RESULT, _OLD_STREAM) for file in path.rglob(name)})
+        folders = sorted(file.parent for file in path.rglob(RESULT))
         reported = [result for result in map(Result.read, folders) if not result.is_trial]
         if not reported and not may_be_empty:
             trials = " but trials of a validation sequence" if folders else ""
@@ -201,7 +199,7 @@ _PREDICTIONS = {"label": "iu", "top1": "iu", "best_seen": "iu", "best_unseen": "
 _SCORES = {"best_seen_score": "f", "best_unseen_score": "f"}
 
 
-def _are_predictions(arrays: dict[str, npt.NDArray[Any]]) -> bool:
+def _are_predictions(arrays: dict[str, Array]) -> bool:
     """Whether the arrays are complete, of one length each, and name only known classes."""
     kinds = _PREDICTIONS | _SCORES | {"seen": "b", "class_names": "US"}
     if any(
@@ -219,7 +217,7 @@ def _are_predictions(arrays: dict[str, npt.NDArray[Any]]) -> bool:
     )
 
 
-def _are_examples(arrays: dict[str, npt.NDArray[Any]], n: int) -> bool:
+def _are_examples(arrays: dict[str, Array], n: int) -> bool:
     position, image = arrays.get("position"), arrays.get("image")
     if position is None or image is None or position.ndim != 1 or position.dtype.kind not in "iu":
         return False
@@ -228,7 +226,7 @@ def _are_examples(arrays: dict[str, npt.NDArray[Any]], n: int) -> bool:
     return is_picture and len(image) == len(position) and bool(inside) and 0 not in image.shape[1:3]
 
 
-def write_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+def write_arrays(path: Path, arrays: dict[str, Array]) -> None:
     """Write an `.npz` file atomically."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
@@ -253,10 +251,3 @@ def new_run(folder: Path) -> Iterator[Path]:
         raise OutputError(f"cannot write {folder}: {error.strerror or error}; choose another location") from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
-
-
-def write_result(folder: Path, document: dict[str, Any], history: list[dict[str, float]]) -> Result:
-    """Write the history and then the result, which marks the run as finished."""
-    write_text(folder / "history.jsonl", "".join(json.dumps(record) + "\n" for record in history))
-    write_json(folder / RESULT, document)
-    return Result(folder, document)

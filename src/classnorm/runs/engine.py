@@ -34,11 +34,12 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 from classnorm.cluster import Cluster
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ClassNormError, ConfigError, DivergedError
-from classnorm.io.arrays import write_npy
+from classnorm.io.arrays import read_npy, write_npy
 from classnorm.io.documents import read_json
 from classnorm.io.files import locked_folder, make_folder, replacing, write_json
 from classnorm.progress import OnProgress, Progress
 from classnorm.registry import LoadedPlugins
+from classnorm.results.run_folder import is_finished
 
 ERROR = "error.json"
 Item = TypeVar("Item")
@@ -60,7 +61,7 @@ class Task(Protocol):
     def marker(self) -> str:
         """The file that `run` writes last."""
 
-    def run(self, folder: Path) -> None: ...
+    def run(self, folder: Path) -> object: ...
 
 
 class ErrorDocument(TypedDict):
@@ -103,17 +104,17 @@ class Engine:
         if self.jobs < 0:
             raise ConfigError(f"`jobs` is {self.jobs}; it must be at least 1, or 0 for one per core")
 
-    def run(self, tasks: Sequence[Task], root: Path) -> None:
-        """Run the tasks in folders below `root`. It may end early if a worker dies."""
+    def run(self, tasks: Sequence[Task], root: Path) -> bool:
+        """Run the tasks in folders below `root`. False if a worker died, which ends it early."""
         if self.backend == "ray":
-            _run_on_ray(self, tasks, root)
-            return
+            self._run_on_ray(tasks, root)
+            return True
         cores = os.cpu_count() or 1
         jobs = self.jobs or cores
         if jobs == 1:
             for task in tasks:
                 perform(task, root / task.name, None)
-            return
+            return True
         # As many processes as cores, with one thread each, measured faster than fewer processes with more threads. The
         # last tasks of a batch get no more threads, since their number can change the last digits of a result.
         threads = max(1, cores // jobs)
@@ -128,9 +129,24 @@ class Engine:
                         work(LoadedPlugins(), light, root / task.name, threads)
                         for task, light in zip(tasks, mapped, strict=True)
                     )
+            except BrokenProcessPool:
+                return False
             except KeyboardInterrupt:
                 get_reusable_executor().shutdown(wait=False, kill_workers=True)  # what they do is done again
                 raise
+        return True
+
+    def _run_on_ray(self, tasks: Sequence[Task], root: Path) -> None:
+        """Run the tasks on workers, and write what they send back."""
+        light = ((task.dataset, dataclasses.replace(task, dataset=None)) for task in tasks)  # type: ignore[type-var]
+        for number, files in self.cluster.results(_files, light):
+            folder = root / tasks[number].name
+            if files is None:
+                _record(folder, Failure(_DIED))
+                continue
+            for name, content in files.items():
+                with replacing(folder / name) as temporary:
+                    temporary.write_bytes(content)
 
     def together(self, function: Callable[[Item], Outcome], items: Iterable[Item]) -> list[Outcome]:
         """Call a function that runs tasks for each item: one after another, or on Ray all at once to fill the cluster.
@@ -178,7 +194,7 @@ def _mapped(dataset: ZeroShotDataset) -> ZeroShotDataset:
             if (array := getattr(dataset, name)) is not None:
                 file = Path(folder) / f"{name}.npy"
                 write_npy(file, array)
-                object.__setattr__(mapped, name, np.load(file, mmap_mode="r"))
+                object.__setattr__(mapped, name, read_npy(file))
         _MAPPED[dataset] = mapped
     return _MAPPED[dataset]
 
@@ -186,10 +202,6 @@ def _mapped(dataset: ZeroShotDataset) -> ZeroShotDataset:
 def _delete(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     resource_tracker.unregister(folder, "folder")
-
-
-def finished(task: Task, root: Path) -> bool:
-    return (root / task.name / task.marker).is_file()
 
 
 def failure(task: Task, root: Path) -> Failure | None:
@@ -201,52 +213,43 @@ def failure(task: Task, root: Path) -> Failure | None:
     return Failure(document["error"], document.get("kind", ""))
 
 
-def run_converging(
-    tasks: Sequence[Task], root: Path, engine: Engine, progress: OnProgress | None = None
-) -> dict[str, Failure]:
-    """Like `run_tasks`, but without retrying tasks that diverged before."""
-    diverged = {task.name: error for task in tasks if (error := failure(task, root)) and error.diverged}
-    return diverged | run_tasks([task for task in tasks if task.name not in diverged], root, engine, progress)
-
-
-def _ended(task: Task, root: Path) -> bool:
-    return finished(task, root) or (root / task.name / ERROR).is_file()
-
-
 def run_tasks(
-    tasks: Sequence[Task], root: Path, engine: Engine, progress: OnProgress | None = None
+    tasks: Sequence[Task],
+    root: Path,
+    engine: Engine,
+    progress: OnProgress | None = None,
+    *,
+    repeat_diverged: bool = True,
 ) -> dict[str, Failure]:
     """Run the unfinished tasks; return the failures by name.
 
     An error is recorded in the folder of its task (`error.json`) and does not stop other tasks. Running the batch again
-    retries it.
+    retries it, unless it is a divergence and not to be repeated.
     """
     make_folder(root)
     unique = {task.name: task for task in tasks}
-    pending = [task for task in unique.values() if not finished(task, root)]
+    kept = {} if repeat_diverged else unique
+    given_up = {name: error for name, task in kept.items() if (error := failure(task, root)) and error.diverged}
+    tasks = [task for name, task in unique.items() if name not in given_up]
+    pending = [task for task in tasks if not is_finished(root / task.name, task.marker)]
     for task in pending:
         (root / task.name / ERROR).unlink(missing_ok=True)
-    with _watched(list(unique.values()), root, progress):
+    with _watched(tasks, root, progress):
         while pending:
             before = len(pending)
-            _survives(engine, pending, root)
+            engine.run(pending, root)
             pending = [task for task in pending if not _ended(task, root)]
             if len(pending) == before:  # some task kills its worker: run them one by one to find it
                 for task in pending:
-                    survived = _survives(engine, [task], root)
+                    survived = engine.run([task], root)
                     if not _ended(task, root):
                         _record(root / task.name, Failure("it ended without a result" if survived else _DIED))
                 break
-    return {name: error for name, task in unique.items() if (error := failure(task, root))}
+    return given_up | {task.name: error for task in tasks if (error := failure(task, root))}
 
 
-def _survives(engine: Engine, tasks: Sequence[Task], root: Path) -> bool:
-    """Run the tasks; return whether all workers survived."""
-    try:
-        engine.run(tasks, root)
-    except BrokenProcessPool:
-        return False
-    return True
+def _ended(task: Task, root: Path) -> bool:
+    return is_finished(root / task.name, task.marker) or (root / task.name / ERROR).is_file()
 
 
 def _perform_in_worker(plugins: LoadedPlugins, task: Task, folder: Path, threads: int) -> None:
@@ -295,7 +298,7 @@ def perform(task: Task, folder: Path, threads: int | None) -> None:
 
         torch.set_num_threads(threads)
     with locked_folder(folder):
-        if (folder / task.marker).is_file():
+        if is_finished(folder, task.marker):
             return
         try:
             task.run(folder)
@@ -332,19 +335,6 @@ def _watched(tasks: Sequence[Task], root: Path, progress: OnProgress | None) -> 
         stop.set()
         watcher.join()
         count()
-
-
-def _run_on_ray(engine: Engine, tasks: Sequence[Task], root: Path) -> None:
-    """Run the tasks on workers, and write what they send back."""
-    light = ((task.dataset, dataclasses.replace(task, dataset=None)) for task in tasks)  # type: ignore[type-var]
-    for number, files in engine.cluster.results(_files, light):
-        folder = root / tasks[number].name
-        if files is None:
-            _record(folder, Failure(_DIED))
-            continue
-        for name, content in files.items():
-            with replacing(folder / name) as temporary:
-                temporary.write_bytes(content)
 
 
 def _files(dataset: ZeroShotDataset, task: Any) -> dict[str, bytes]:

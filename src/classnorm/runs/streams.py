@@ -16,14 +16,14 @@ from classnorm.continual.arrivals import PLAIN, Arrivals
 from classnorm.data import ZeroShotDataset
 from classnorm.data.images import files_below
 from classnorm.encoders import load_encoder
-from classnorm.errors import ConfigError, DataError
-from classnorm.io.files import cache_folder, digest, locked_folder, make_folder, write_json
+from classnorm.errors import DataError
+from classnorm.io.files import cache_folder, digest, make_folder
 from classnorm.metrics import calibration_curves, continual_scores, side_scores
 from classnorm.progress import OnProgress
 from classnorm.results.numbers import json_number
-from classnorm.results.run_folder import CHECKPOINT, RESULT, Result, new_run, result_file
-from classnorm.runs.experiment import dataset_record, versions
-from classnorm.training import Device, pick_device
+from classnorm.results.run_folder import STATE
+from classnorm.runs.job import Execution, Job, Outcome
+from classnorm.training import pick_device
 
 if TYPE_CHECKING:
     import torch
@@ -100,7 +100,7 @@ def _checksum(weights: Path) -> str:
 
 
 @dataclass(frozen=True)
-class ContinualExperiment:
+class ContinualExperiment(Job):
     """A strategy on a part of a stream. Equal experiments give equal results."""
 
     dataset: ZeroShotDataset
@@ -115,129 +115,67 @@ class ContinualExperiment:
     """None learns from the dataset's features."""
     chosen: dict[str, Any] | None = None
     """`settings`: names of the settings that validation tasks chose, and `by`: the score they were chosen by."""
-    marker = RESULT
 
     @cached_property
     def stream(self) -> TaskStream:
         return TaskStream.make(self.dataset, self.tasks, self.seed, arrivals=self.arrivals).part(*self.part)
 
     @cached_property
-    def name(self) -> str:
-        """Name of its folder; identifies everything that determines the result."""
+    def key(self) -> str:
+        """Identifies everything that determines the result."""
         document = [self.dataset.checksum, self.stream.checksum, self.strategy, self.config.as_dict(), self.seed]
         document += self.images.key() if self.images else []
         return digest(document)[:16]
 
-    def run(self, folder: Path) -> None:
-        """Run as a task of the engine."""
-        run_continual(self, folder, resume=True)
+    def compute(self, checkpoint: Path, execution: Execution) -> Outcome:
+        from classnorm.continual import run_stream  # PyTorch
 
-
-def run_continual(
-    experiment: ContinualExperiment,
-    folder: Path,
-    *,
-    device: Device = "auto",
-    resume: bool = False,
-    progress: OnProgress | None = None,
-    command: str = "",
-    label: str = "",
-) -> Result:
-    """Run an experiment and write the result to a folder.
-
-    With `resume`, a finished run of the same experiment is read instead, and an interrupted one continues after its
-    last finished task.
-    """
-    with locked_folder(folder):
-        if resume and result_file(folder).is_file() and (result := _read(experiment, folder)):
-            shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)  # of a process killed at the very end
-            return result
-        import torch
-
-        from classnorm.continual import run_stream
-
-        where = pick_device(device)
-        images = experiment.images
-        encoder, inputs = images.load(experiment.dataset, experiment.seed, where, progress) if images else (None, None)
-        # A run of version 0.1 was interrupted in the folder itself.
-        is_old = resume and not (folder / CHECKPOINT).is_dir() and (folder / "state.safetensors").is_file()
-        work = folder if is_old else make_folder(folder / CHECKPOINT)
-        outcome = run_stream(
-            experiment.stream,
-            experiment.strategy,
-            experiment.config,
-            experiment.seed,
-            device=where,
-            folder=work,
-            resume=resume,
+        device, progress = pick_device(execution.device), execution.announce("tasks")
+        mode = self.images
+        encoder, inputs = mode.load(self.dataset, self.seed, device, progress) if mode else (None, None)
+        found = run_stream(
+            self.stream,
+            self.strategy,
+            self.config,
+            self.seed,
+            device=device,
+            folder=make_folder(checkpoint),
+            resume=execution.resume,
             progress=progress,
             encoder=encoder,
             inputs=inputs,
         )
-        document = _document(experiment, outcome) | {
+        document = self._document(found) | {
             "image_size": inputs.size if inputs else None,
-            "freeze_blocks": images.freeze_blocks if images else 0,
-            "device": str(where),
-            "threads": torch.get_num_threads(),
-            "versions": versions(),
-            "command": command,
-            **({"label": label} if label else {}),
+            "freeze_blocks": mode.freeze_blocks if mode else 0,
+            "device": str(device),
         }
-        if work == folder:
-            write_json(folder / RESULT, document)
-            for file in work.glob("logits-*.npy"):
-                file.unlink()  # the result has the scores
-        else:
-            with new_run(folder) as new:
-                shutil.copyfile(work / "state.safetensors", new / "state.safetensors")
-                write_json(new / RESULT, document)
-            shutil.rmtree(work, ignore_errors=True)
-        return Result(folder, document)
+        return Outcome(document, lambda folder: shutil.copyfile(checkpoint / STATE, folder / STATE))
 
-
-def _read(experiment: ContinualExperiment, folder: Path) -> Result | None:
-    """Read a finished run; one of version 0.1 gets the file name that the engine looks for.
-
-    None if the experiment was interrupted while it was to replace that run.
-    """
-    result = Result.read(folder)
-    if result.document.get("key") != experiment.name:
-        if (folder / CHECKPOINT).is_dir():
-            return None
-        raise ConfigError(f"{folder}: holds a finished run with other settings; choose another folder")
-    if result_file(folder).name != RESULT:
-        write_json(folder / RESULT, result.document)
-    return result
-
-
-def _document(experiment: ContinualExperiment, outcome: StreamResult) -> dict[str, Any]:
-    stream = experiment.stream
-    scores = continual_scores(outcome.history, stream.test_labels, stream.tasks)
-    return {
-        "kind": "stream",
-        "key": experiment.name,
-        "dataset": dataset_record(experiment.dataset),
-        "stream": {
-            "tasks": [len(task) for task in stream.tasks],
-            "checksum": stream.checksum,
-            "image_split": stream.split,
-            "part": list(experiment.part),
-            "arrivals": stream.arrivals.changed(),
-        },
-        "encoder": experiment.images.encoder if experiment.images else None,
-        "strategy": experiment.strategy,
-        "config": asdict(experiment.config),
-        "chosen": experiment.chosen,
-        "seed": experiment.seed,
-        "average": "class",
-        "scores": {name: json_number(value) for name, value in scores.summary().items()},
-        "per_task": [{name: json_number(value) for name, value in step.items()} for step in scores.per_task],
-        **_bias_curves(stream, outcome, experiment.config.bias),
-        "matrix": [[json_number(value) for value in row] for row in scores.matrix.tolist()],
-        "train_seconds": round(outcome.train_seconds, 3),
-        "stored_bytes": outcome.stored_bytes,
-        "rows_passed": outcome.rows,
-    }
+    def _document(self, found: StreamResult) -> dict[str, Any]:
+        stream = self.stream
+        scores = continual_scores(found.history, stream.test_labels, stream.tasks)
+        return {
+            "kind": "stream",
+            "stream": {
+                "tasks": [len(task) for task in stream.tasks],
+                "checksum": stream.checksum,
+                "image_split": stream.split,
+                "part": list(self.part),
+                "arrivals": stream.arrivals.changed(),
+            },
+            "encoder": self.images.encoder if self.images else None,
+            "strategy": self.strategy,
+            "config": asdict(self.config),
+            "chosen": self.chosen,
+            "scores": {name: json_number(value) for name, value in scores.summary().items()},
+            "per_task": [{name: json_number(value) for name, value in step.items()} for step in scores.per_task],
+            **_bias_curves(stream, found, self.config.bias),
+            "matrix": [[json_number(value) for value in row] for row in scores.matrix.tolist()],
+            "train_seconds": round(found.train_seconds, 3),
+            "stored_bytes": found.stored_bytes,
+            "rows_passed": found.rows,
+        }
 
 
 def _bias_curves(stream: TaskStream, result: StreamResult, bias: float) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from classnorm.continual.strategies import strategy_named
 from classnorm.errors import ConfigError, TrainingError
 from classnorm.progress import OnProgress
 from classnorm.results.run_folder import Result
-from classnorm.runs.engine import Engine, run_converging
+from classnorm.runs.engine import Engine, run_tasks
 from classnorm.runs.streams import BIASES, ContinualExperiment
 
 Selection = Literal["mAUC", "mH", "mJA"]
@@ -136,7 +136,7 @@ def _best(
     progress: OnProgress | None,
 ) -> list[ContinualExperiment]:
     """The winner of each group, without the trials that failed."""
-    failed = run_converging([trial for group in trials for trial in group], folder, engine, progress)
+    failed = run_tasks([trial for group in trials for trial in group], folder, engine, progress, repeat_diverged=False)
     best = []
     for group in trials:
         finished = [trial for trial in group if trial.name not in failed]

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from classnorm.runs.experiment import versions
+from classnorm.runs.job import versions
 
 _BUSY_SHARE = 0.85  # of the processor time that products should get
 _BUSY_LOAD = 0.75  # per core, before anything is measured

@@ -15,7 +15,7 @@ from classnorm.io.files import digest, write_json
 from classnorm.lazy import Lazy
 from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.progress import OnProgress
-from classnorm.runs.engine import Engine, run_converging
+from classnorm.runs.engine import Engine, run_tasks
 
 _MARKER = "diagnosis.json"
 _FUNCTIONS = {
@@ -56,7 +56,7 @@ def diagnose(
     tasks: Mapping[Key, Diagnosis], root: Path, engine: Engine, progress: OnProgress | None = None
 ) -> dict[Key, Any]:
     """Run the unfinished diagnoses in folders below `root`, and return the numbers of all."""
-    failed = run_converging(list(tasks.values()), root, engine, progress)
+    failed = run_tasks(list(tasks.values()), root, engine, progress, repeat_diverged=False)
     for task in tasks.values():
         if task.name in failed:
             raise TrainingError(f"{task.kind}: {failed[task.name].message}")

@@ -16,7 +16,7 @@ from classnorm.methods import MethodConfig, method_named, resolve
 from classnorm.metrics import Calibration
 from classnorm.progress import Announce
 from classnorm.results.run_folder import Result
-from classnorm.runs.engine import Engine, Task, run_converging
+from classnorm.runs.engine import Engine, Task, run_tasks
 from classnorm.runs.experiment import Experiment
 from classnorm.runs.streams import ImageMode
 from classnorm.training import TrainingConfig
@@ -139,7 +139,7 @@ class Reproduction:
             TrainingError: a run failed; with `may_diverge`, for another reason than divergence.
         """
         experiments = [experiment for group in groups.values() for experiment in group]
-        failed = run_converging(experiments, self.runs, self.engine, self.announce(stage))
+        failed = run_tasks(experiments, self.runs, self.engine, self.announce(stage), repeat_diverged=False)
         errors = [failure.message for failure in failed.values() if not (may_diverge and failure.diverged)]
         if errors:
             raise TrainingError(f"{stage}: a run failed: {errors[0]}")
