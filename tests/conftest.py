@@ -17,7 +17,7 @@ import scipy.io
 from hypothesis import settings
 from PIL import Image
 
-from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic
+from classnorm.data import SyntheticConfig, ZeroShotDataset, save_bundle, synthetic
 from classnorm.io.files import write_json
 from classnorm.metrics import Calibration, gzsl_scores, side_scores
 from classnorm.metrics.calibration import calibration_curves, calibration_values
@@ -192,6 +192,20 @@ def seen_only(small_dataset):
         [small_dataset.class_names[c] for c in seen],
         train=np.flatnonzero(np.isin(rows, small_dataset.split.train)),
     )
+
+
+@pytest.fixture(scope="session")
+def tiny_dataset():
+    """14 classes of 30 rows, 4 of them unseen: enough for whatever does not depend on what is learnt."""
+    return synthetic(SyntheticConfig(classes=14, unseen=4, rows=420, features=16, attributes=8))
+
+
+@pytest.fixture(scope="session")
+def tiny_bundle(tiny_dataset, tmp_path_factory):
+    """`tiny_dataset` as a file."""
+    path = tmp_path_factory.mktemp("tiny") / "tiny.npz"
+    save_bundle(tiny_dataset, path)
+    return path
 
 
 @pytest.fixture(scope="session")
