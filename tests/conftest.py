@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from classnorm.data import SyntheticConfig, ZeroShotDataset, save_bundle, synthe
 from classnorm.io.files import write_json
 from classnorm.metrics import Calibration, gzsl_scores, side_scores
 from classnorm.metrics.calibration import calibration_curves, calibration_values
+from classnorm.progress import Display, OnProgress, Progress, shown_on, stage
 from classnorm.results.run_folder import Result, write_arrays
 
 # Property tests draw the same examples on every run, and a busy machine does not fail them.
@@ -35,6 +38,26 @@ Arrays = dict[str, Any]
 
 _ROOT = Path(__file__).resolve().parents[1]
 _MATLAB_HEADER = b"MATLAB 7.3 MAT-file, Platform: GLNXA64, Created on: Mon Jan  1 00:00:00 2018 HDF5 schema 1.00 ."
+
+
+@pytest.fixture
+def watching() -> Callable[..., AbstractContextManager[list[str]]]:
+    """`with watching(on_progress) as stages:` collects names of stages; `on_progress(stage, step)` gets each step."""
+
+    @contextmanager
+    def watch(on_progress: Callable[[str, Progress], None] = lambda name, step: None) -> Iterator[list[str]]:
+        stages: list[str] = []
+
+        class Watcher(Display):
+            def stage(self, name: str) -> AbstractContextManager[OnProgress]:
+                stages.append(name)
+                return nullcontext(partial(on_progress, name))
+
+        with shown_on(Watcher()), stage("work"):  # for what is reported outside of any stage
+            stages.clear()
+            yield stages
+
+    return watch
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -37,6 +37,7 @@ from classnorm.metrics import (
     side_scores,
     softmax,
 )
+from classnorm.progress import Display, shown_on
 from classnorm.scoring import Scorer, fit_calibrated
 from classnorm.training import Device, pick_device
 
@@ -52,6 +53,12 @@ _NESTED = "settings__"
 _PLAIN = {"layers": 1, "lr": 0.03, "schedule": "cosine", "weight_decay": 0.0}
 _MIN_STEPS = 200
 _BLOCK = 240  # rows scored together; a multiple of the tiles of matrix kernels: a remainder would round differently
+
+
+class _PrintedStages(Display):
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        print(f"[ClassNormClassifier] {name}")
+        return nullcontext()
 
 
 class InputError(ClassNormError, ValueError):
@@ -186,7 +193,8 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed = check_random_state(seed).randint(2**31 - 1)
         changes = self._changes(described, len(y))
         job = FitJob(dataset, *resolve(dataset, self.method, self.recipe, **changes), int(seed))
-        fitted = fit_calibrated(job, FitContext(pick_device(self.device)), self._announce)
+        with shown_on(_PrintedStages()) if self.verbose else nullcontext():
+            fitted = fit_calibrated(job, FitContext(pick_device(self.device)))
         self.classes_, self.seen_mask_, self.scorer_ = classes, dataset.seen, fitted.scorer
         self.mean_, self.scale_, self._described = mean, scale, described
         self.validation_ = fitted.validation
@@ -210,10 +218,6 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if nested:
             self.settings = {**(self.settings or {}), **nested}
         return self
-
-    def _announce(self, stage: str) -> None:
-        if self.verbose:
-            print(f"[ClassNormClassifier] {stage}")
 
     def _changes(self, described: bool, n_rows: int) -> dict[str, Any]:
         """The settings that override the recipe."""

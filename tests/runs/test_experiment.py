@@ -22,6 +22,16 @@ class Killed(Exception):
     """Stands for the process being killed in the middle of a training."""
 
 
+def killing(stage):
+    """Kills a run in the fifth epoch of a stage."""
+
+    def on_progress(name, epoch):
+        if name == stage and epoch.done == 5:
+            raise Killed
+
+    return on_progress
+
+
 @pytest.fixture(scope="module")
 def dataset():
     return synthetic(SyntheticConfig(classes=30, unseen=8, rows=900, features=32, attributes=20, noise=0.7))
@@ -81,29 +91,22 @@ def test_the_history_has_a_line_per_epoch(result):
 
 
 @pytest.mark.parametrize("killed_in", ["validation 2/2", "training"])
-def test_a_killed_run_resumes_to_the_same_result(result, dataset, tmp_path, killed_in):
-    def announce(stage):
-        def progress(epoch):
-            if stage == killed_in and epoch.done == 5:
-                raise Killed
-
-        return progress
-
+def test_a_killed_run_resumes_to_the_same_result(result, dataset, tmp_path, watching, killed_in):
     folder = tmp_path / "seed-0"
-    with pytest.raises(Killed):
-        experiment(dataset).run(folder, Execution(checkpoint_every=2, announce=announce))
+    with pytest.raises(Killed), watching(killing(killed_in)):
+        experiment(dataset).run(folder, Execution(checkpoint_every=2))
     assert not (folder / "result.json").exists()
     events = []
-    recording = Execution(checkpoint_every=2, announce=lambda stage: lambda epoch: events.append((stage, epoch.done)))
-    resumed = experiment(dataset).run(folder, recording)
+    with watching(lambda stage, epoch: events.append((stage, epoch.done))):
+        resumed = experiment(dataset).run(folder, Execution(checkpoint_every=2))
     assert events[0] == (killed_in, 5)  # the checkpoint of epoch 4 was the last one
     assert resumed.scores == result.scores
     assert (folder / "model.safetensors").read_bytes() == (result.folder / "model.safetensors").read_bytes()
 
 
-def test_resuming_a_finished_run_reads_it(result, dataset):
-    stages = []
-    again = experiment(dataset).run(result.folder, Execution(announce=stages.append))
+def test_resuming_a_finished_run_reads_it(result, dataset, watching):
+    with watching() as stages:
+        again = experiment(dataset).run(result.folder)
     assert again.document == result.document
     assert stages == []
 
@@ -145,16 +148,9 @@ def test_a_side_without_rows_is_null_in_the_result(dataset, tmp_path):
     assert np.isnan(result.scores["ausuc"])
 
 
-def test_a_resumed_run_reports_the_time_of_all_its_parts(dataset, tmp_path):
-    def slowly(stage):
-        def progress(epoch):
-            if stage == "training" and epoch.done == 5:
-                raise Killed
-
-        return progress
-
-    with pytest.raises(Killed):
-        experiment(dataset).run(tmp_path, Execution(checkpoint_every=2, announce=slowly))
+def test_a_resumed_run_reports_the_time_of_all_its_parts(dataset, tmp_path, watching):
+    with pytest.raises(Killed), watching(killing("training")):
+        experiment(dataset).run(tmp_path, Execution(checkpoint_every=2))
     path = tmp_path / "checkpoint" / "training.safetensors"
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata()

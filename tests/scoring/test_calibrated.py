@@ -53,10 +53,10 @@ def test_the_chosen_calibration_is_the_best_on_validation_fits_made_by_hand(smal
     assert fitted.validation["harmonic"] >= neutral
 
 
-def test_a_fixed_calibration_runs_no_validation_fit(small_dataset, small):
-    stages = []
+def test_a_fixed_calibration_runs_no_validation_fit(small_dataset, small, watching):
     method, config = resolve(small_dataset, calibration="scale:0.9", **small)
-    fitted = fit_calibrated(FitJob(small_dataset, method, config), CPU, announce=stages.append)
+    with watching() as stages:
+        fitted = fit_calibrated(FitJob(small_dataset, method, config), CPU)
     assert stages == ["training"]
     assert fitted.scorer.calibration == Calibration("scale", 0.9)
     assert fitted.validation is None

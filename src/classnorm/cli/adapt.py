@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from classnorm.cli.console import counted, notice, print_json, print_table
+from classnorm.cli.console import counted, print_json, print_table
 from classnorm.cli.labelled_inputs import read_examples
 from classnorm.cli.model_inputs import InputOptions
 from classnorm.cli.options import Command, ModelArgument, OutputOptions, optional
 from classnorm.errors import ConfigError, ModelWarning
+from classnorm.progress import notice
 from classnorm.report import rich_table
 from classnorm.results.artifact import Table
 from classnorm.results.run_folder import model_files
@@ -73,10 +74,10 @@ class Adapt(Command):
         scorer = known = Scorer.load(self.model, self.encoding.device)
         space_of(scorer)  # find out before images are encoded
         if self.examples is not None:
-            scorer = with_examples(scorer, self.encoding, self.model, self.examples, self.output.quiet)
+            scorer = with_examples(scorer, self.encoding, self.model, self.examples)
         if self.unlabelled is not None:
-            _, features = self.encoding.read(self.model, (self.unlabelled,), scorer.d_z, self.output.quiet)
-            with _noticed_warnings(self.output.quiet):
+            _, features = self.encoding.read(self.model, (self.unlabelled,), scorer.d_z)
+            with _noticed_warnings():
                 scorer = scorer.adapt(features, self.force)
         scorer.save(self.out)
         document: dict[str, Any] = {
@@ -92,29 +93,29 @@ class Adapt(Command):
             _print(document["classes"])
         transductive = ", a transductive model: it has seen unlabelled pictures" if document["transductive"] else ""
         note = f": an unchanged copy of {self.model}" if scorer is known else transductive
-        notice(f"wrote {self.out}{note}", quiet=self.output.quiet)
+        notice(f"wrote {self.out}{note}")
 
 
-def with_examples(scorer: Scorer, encoding: InputOptions, model: Path, path: Path, quiet: bool) -> Scorer:
+def with_examples(scorer: Scorer, encoding: InputOptions, model: Path, path: Path) -> Scorer:
     """The scorer with labelled pictures; a notice counts them and names classes that are new."""
-    features, labels = read_examples(encoding, model, path, scorer.d_z, quiet)
-    with _noticed_warnings(quiet):
+    features, labels = read_examples(encoding, model, path, scorer.d_z)
+    with _noticed_warnings():
         more = scorer.add_examples(features, labels, str(path))
     new = more.class_names[len(scorer.class_names) :]
     known_only_by_pictures = f"; new, without a description: {', '.join(new)}" if new else ""
     counts = f"{counted(len(labels), 'example')} of {counted(len(set(labels)), 'class')}"
-    notice(f"{counts}{known_only_by_pictures}", quiet=quiet)
+    notice(f"{counts}{known_only_by_pictures}")
     return more
 
 
 @contextmanager
-def _noticed_warnings(quiet: bool) -> Iterator[None]:
+def _noticed_warnings() -> Iterator[None]:
     """Print what the model warns of as notices."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ModelWarning)
         yield
     for warning in caught:
-        notice(str(warning.message), quiet=quiet)
+        notice(str(warning.message))
 
 
 def _print(classes: list[dict[str, Any]]) -> None:

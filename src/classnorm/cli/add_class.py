@@ -8,10 +8,11 @@ from typing import Annotated
 
 import tyro
 
-from classnorm.cli.console import notice, print_json
+from classnorm.cli.console import print_json
 from classnorm.cli.new_classes import with_new_classes
 from classnorm.cli.options import Command, ModelArgument, OutputOptions
 from classnorm.errors import ConfigError
+from classnorm.progress import notice
 from classnorm.results.run_folder import model_files
 
 
@@ -47,10 +48,10 @@ class AddClass(Command):
         from classnorm.scoring import Scorer  # PyTorch
 
         scorer = Scorer.load(self.model, "cpu")
-        more = with_new_classes(scorer, self.descriptors, self.output.quiet)
+        more = with_new_classes(scorer, self.descriptors)
         new = more.class_names[len(scorer.class_names) :]
         more.save(self.out)
         if self.output.json:
             print_json({"model": str(self.out), "new": list(new), "classes": len(more.class_names)})
             return
-        notice(f"wrote {self.out}: {len(more.class_names)} classes", quiet=self.output.quiet)
+        notice(f"wrote {self.out}: {len(more.class_names)} classes")

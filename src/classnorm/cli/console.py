@@ -7,8 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
 from rich.console import Console
@@ -17,7 +16,7 @@ from rich.progress import Progress as Bars
 
 from classnorm.cli.messages import as_flags
 from classnorm.io.escapes import printable
-from classnorm.progress import Announce, OnProgress, Progress
+from classnorm.progress import Display, OnProgress, Progress
 
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -66,12 +65,6 @@ def print_table(renderable: Any) -> None:
     Console(file=_unguarded(stream), width=None if stream.isatty() else 140).print(renderable)
 
 
-def notice(*texts: str, quiet: bool) -> None:
-    """Unless quiet, print a line for each text on stderr, with settings written as flags."""
-    for text in texts if not quiet else ():
-        print(f"classnorm: {as_flags(text)}", file=sys.stderr)
-
-
 def counted(n: int, noun: str) -> str:
     """
     >>> counted(1, "image"), counted(0, "seen class")
@@ -80,12 +73,26 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
-@contextmanager
-def progress_display(quiet: bool) -> Iterator[Announce]:
-    """Yield a function that starts a stage and returns its progress callback: a bar, or lines if not on a terminal."""
+def display(*, quiet: bool) -> Display:
+    """Stages and notices on stderr: bars on a terminal, else lines; nothing if quiet."""
     if quiet:
-        yield lambda stage: None
-    elif sys.stderr.isatty():
+        return Display()
+    return _Bars() if sys.stderr.isatty() else _Lines()
+
+
+class _Lines(Display):
+    def stage(self, name: str) -> AbstractContextManager[OnProgress | None]:
+        return nullcontext(_lines(name))
+
+    def notice(self, text: str) -> None:
+        """Print a line, with settings written as flags."""
+        print(f"classnorm: {as_flags(text)}", file=sys.stderr)
+
+
+class _Bars(_Lines):
+    """Bars below each other, for as long as any stage is open."""
+
+    def __init__(self) -> None:
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -93,28 +100,18 @@ def progress_display(quiet: bool) -> Iterator[Announce]:
             TextColumn("{task.fields[note]}", markup=False),
             TimeRemainingColumn(compact=True),
         )
-        with Bars(*columns, console=Console(file=_unguarded(sys.stderr)), transient=True) as bars:
-            yield partial(_bar, bars)
-    else:
-        yield _lines
+        self.bars = Bars(*columns, console=Console(file=_unguarded(sys.stderr)), transient=True)
 
-
-@contextmanager
-def stage_progress(stage: str, quiet: bool) -> Iterator[OnProgress | None]:
-    """Yield the progress callback of a single stage."""
-    with progress_display(quiet) as announce:
-        yield announce(stage)
-
-
-def _bar(bars: Bars, stage: str) -> OnProgress:
-    task = bars.add_task(printable(stage), total=None, note="")
-
-    def update(step: Progress) -> None:
-        bars.update(task, total=step.total, completed=step.done, note=step.note)
-        if step.done == step.total:
-            bars.remove_task(task)
-
-    return update
+    @contextmanager
+    def stage(self, name: str) -> Iterator[OnProgress]:
+        task = self.bars.add_task(printable(name), total=None, note="")
+        self.bars.start()
+        try:
+            yield lambda step: self.bars.update(task, total=step.total, completed=step.done, note=step.note)
+        finally:
+            self.bars.remove_task(task)
+            if not self.bars.tasks:
+                self.bars.stop()
 
 
 def _lines(stage: str) -> OnProgress:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 
 import tyro
 
-from classnorm.cli.console import notice, print_json, print_table, stage_progress
+from classnorm.cli.console import print_json, print_table
 from classnorm.cli.options import DataArgument, DataOptions, Flag, OutputOptions, SettingsCommand, optional
 from classnorm.cli.run_options import RunOptions
 from classnorm.continual import STRATEGIES, Arrivals, TaskStream, configure, read_image_split
@@ -21,6 +21,7 @@ from classnorm.data.descriptions import with_descriptors
 from classnorm.encoders import check_encoder
 from classnorm.errors import ConfigError
 from classnorm.io.escapes import file_name
+from classnorm.progress import notice, stage
 from classnorm.report import (
     STREAM_COSTS,
     STREAM_SCORES,
@@ -104,7 +105,7 @@ class Continual(SettingsCommand):
             check_encoder(self.encoder, self.size)
         if self.calibrate and not self.validation_tasks:
             raise ConfigError("--calibrate needs tasks to choose a bias on; add --validation-tasks 3")
-        dataset = self.dataset.load(self.data, self.output.quiet)
+        dataset = self.dataset.load(self.data)
         if self.descriptors is not None:
             dataset = with_descriptors(dataset, self.descriptors)
         if self.image_split is not None:
@@ -117,12 +118,11 @@ class Continual(SettingsCommand):
         chosen = self._validated(experiments, out) if self.validation_tasks else []
         experiments = [choice.experiment for choice in chosen] or experiments
         results = []
-        for experiment, folder in zip(experiments, self.training.folders(out, seeds, self.output.quiet), strict=True):
-            with stage_progress(f"seed {experiment.seed}", self.output.quiet) as progress:
+        for experiment, folder in zip(experiments, self.training.folders(out, seeds), strict=True):
+            with stage(f"seed {experiment.seed}"):
                 execution = Execution(
                     device=self.training.device,
                     resume=self.training.resume,
-                    announce=lambda stage, progress=progress: progress,  # type: ignore[misc]
                     command=self.command_line,
                     label=self.training.label or "",
                 )
@@ -163,18 +163,18 @@ class Continual(SettingsCommand):
 
         first = experiments[0]
         assert first.images is not None and isinstance(first.config, ContinualConfig)
-        with stage_progress("images", self.output.quiet) as progress:
+        with stage("images") as progress:
             encoder, inputs = first.images.load(first.dataset, first.seed, pick_device(self.training.device), progress)
         plan = plan_images(first.stream, first.config, encoder.to(inputs.device), inputs)
         runs = f", {len(experiments)} times" if len(experiments) > 1 else ""
-        notice(f"plan: {plan}{runs}", quiet=self.output.quiet)
+        notice(f"plan: {plan}{runs}")
 
     def _validated(self, experiments: Sequence[ContinualExperiment], out: Path) -> list[Chosen]:
         grid = named_grid(self.select_grid, self.strategy, self.encoder is not None)
         grid = dataclasses.replace(grid, bias=grid.bias or self.calibrate).without(self.set_values)
         if not grid.names:
             raise ConfigError("--validation-tasks has nothing to choose: all settings of the grid are set")
-        with stage_progress("validation sequence", self.output.quiet) as progress:
+        with stage("validation sequence") as progress:
             return validated(
                 experiments,
                 out / "validation",

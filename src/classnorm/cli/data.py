@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from classnorm.cli.console import counted, notice, print_json, print_table, progress_display, stage_progress
+from classnorm.cli.console import counted, print_json, print_table
 from classnorm.cli.messages import as_flags
 from classnorm.cli.options import Command, DataArgument, DataOptions, Flag, OutputOptions, check_positive, optional
 from classnorm.data import (
@@ -30,6 +31,7 @@ from classnorm.data.inspection_facts import Spread
 from classnorm.data.row_store import DType
 from classnorm.errors import ConfigError
 from classnorm.preparation.parts import merge
+from classnorm.progress import notice, stage
 from classnorm.results.numbers import number_text
 
 _LONG = 5e11  # operations: about ten seconds on one core
@@ -57,9 +59,9 @@ class DataCheck(Command):
     output: OutputOptions
 
     def run(self) -> None:
-        dataset = self.dataset.load(self.data)
-        stage = f"comparing {len(dataset.test_rows)} test rows with {len(dataset.split.train)} training rows"
-        with stage_progress(stage, self.output.quiet or search_cost(dataset) < _LONG) as progress:
+        dataset = self.dataset.load(self.data, notices=False)
+        search = f"comparing {len(dataset.test_rows)} test rows with {len(dataset.split.train)} training rows"
+        with stage(search) if search_cost(dataset) >= _LONG else nullcontext() as progress:
             inspection = inspect_dataset(dataset, progress=progress)
         inspection = replace(inspection, warnings=tuple(map(as_flags, inspection.warnings)))
         if self.output.json:
@@ -103,9 +105,9 @@ class DataConvert(Command):
 
     def run(self) -> None:
         target, dtype = self._checked()
-        dataset = self.dataset.load(self.data)
+        dataset = self.dataset.load(self.data, notices=False)
         if self.out is not None:
-            with stage_progress("convert", self.output.quiet) as progress:
+            with stage("convert") as progress:
                 save_folder(dataset, self.out, dtype, self.rows_per_shard, progress)
             dataset = load_folder(self.out)
         elif target.suffix == ".npz":
@@ -118,7 +120,7 @@ class DataConvert(Command):
         else:
             is_gbu = self.out is None and target.suffix != ".npz"
             hint = "; train with --features features, and --attributes original_att for the unscaled descriptors"
-            notice(f"wrote {target}{hint * is_gbu}", quiet=self.output.quiet)
+            notice(f"wrote {target}{hint * is_gbu}")
 
     def _checked(self) -> tuple[Path, DType | None]:
         """The target and the precision."""
@@ -166,13 +168,12 @@ class DataFetch(Command):
     output: OutputOptions
 
     def run(self) -> None:
-        with progress_display(self.output.quiet) as announce:
-            target, fetched = fetch(self.name, self.out, self.mirror, announce)
+        target, fetched = fetch(self.name, self.out, self.mirror)
         if self.output.json:
             print_json({"target": str(target), **asdict(fetched)})
             return
         size = f"{counted(fetched.files, 'file')}, {fetched.bytes / 2**20:.0f} MB, from {fetched.url}"
-        notice(f"{target}: {size}", SOURCES[self.name].terms, quiet=self.output.quiet)
+        notice(f"{target}: {size}", SOURCES[self.name].terms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,12 +193,12 @@ class DataMerge(Command):
     output: OutputOptions
 
     def run(self) -> None:
-        with stage_progress("merge", self.output.quiet) as progress:
+        with stage("merge") as progress:
             table = merge(self.parts, self.out, progress)
         if self.output.json:
             print_json({"target": str(self.out), "parts": len(self.parts), "images": len(table)})
         else:
-            notice(f"wrote {self.out}: {len(table)} images of {len(self.parts)} parts", quiet=self.output.quiet)
+            notice(f"wrote {self.out}: {len(table)} images of {len(self.parts)} parts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,13 +250,13 @@ class DataSynthesize(Command):
             noise=self.noise,
             seed=self.seed,
         )
-        with stage_progress("synthesize", self.output.quiet) as progress:
+        with stage("synthesize") as progress:
             synthesize(config, self.out, self.dtype, self.rows_per_shard, progress)
         dataset = load_folder(self.out)
         if self.output.json:
             print_json({"target": str(self.out), "checksum": dataset.checksum, "sizes": dataset.sizes})
         else:
-            notice(f"wrote {self.out}: {dataset.n_rows} rows of {dataset.d_z} dimensions", quiet=self.output.quiet)
+            notice(f"wrote {self.out}: {dataset.n_rows} rows of {dataset.d_z} dimensions")
 
 
 def _table(inspection: Inspection) -> Table:

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import tyro
 
-from classnorm.cli.console import counted, notice, print_json
+from classnorm.cli.console import counted, print_json
 from classnorm.cli.options import Command, OutputOptions, Templates, optional
 from classnorm.data.descriptions import read_descriptions
 from classnorm.data.table_files import descriptor_writer
 from classnorm.preparation.describing import describe, join
+from classnorm.progress import notice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,7 @@ class Describe(Command):
             attributes = read_descriptions(self.attributes, numbers=True)
             descriptors = join(descriptors, describe(attributes), str(self.classes), str(self.attributes))
             notices += attributes.notices
-        notice(*notices, quiet=self.output.quiet)
+        notice(*notices)
         descriptors.save(self.out)
         classes, dimensions = descriptors.table.shape
         if self.output.json:
@@ -72,9 +73,6 @@ class Describe(Command):
                 }
             )
             return
-        notice(
-            f"wrote {self.out}: {counted(classes, 'class')}, {counted(dimensions, 'dimension')}",
-            quiet=self.output.quiet,
-        )
+        notice(f"wrote {self.out}: {counted(classes, 'class')}, {counted(dimensions, 'dimension')}")
         if len(descriptors.blocks) > 1 and self.out.suffix != ".npz":  # which records them
-            notice(f"for --method kernel: --blocks {','.join(map(str, descriptors.blocks))}", quiet=self.output.quiet)
+            notice(f"for --method kernel: --blocks {','.join(map(str, descriptors.blocks))}")

@@ -169,11 +169,12 @@ def _dispatch(arguments: list[str]) -> None:
         raise ConfigError(f"classnorm {name} runs in one process; run it without torchrun")
     module, _, class_name = known[name][0].partition(":")
     command: type[Command] = getattr(importlib.import_module(module), class_name)
-    from classnorm.cli.console import guarded_output
+    from classnorm.cli.console import display, guarded_output
+    from classnorm.progress import shown_on
 
     try:
         parsed = command.parse(rest, f"classnorm {name}")
-        with guarded_output():
+        with guarded_output(), shown_on(display(quiet=parsed.output.quiet)):
             parsed.run()
     except KeyboardInterrupt as interrupt:
         if command.to_continue:

@@ -60,7 +60,7 @@ class Evaluate(Command):
         model_files(self.model)  # must exist
         path = Path(self.data)
         table = find_images(path) if _has_images(path) else None
-        dataset = self.dataset.load(self.data, self.output.quiet) if table is None else None
+        dataset = self.dataset.load(self.data) if table is None else None
         if table is not None:
             self.image.check([path])
         from classnorm.scoring import Scorer  # PyTorch
@@ -83,7 +83,7 @@ class Evaluate(Command):
         names = [table.class_names[c] for c in present]
         positions = match_names(names, self.data, scorer.class_names, str(self.model))
         images = dict(zip(table.files, cast(Sequence[Path], table.images), strict=True))
-        inputs = self.image.encode(self.model, images, self.data, self.output.quiet)
+        inputs = self.image.encode(self.model, images, self.data)
         if inputs.features.shape[1] != scorer.d_z:
             raise DataError(
                 f"{self.data}: features have {inputs.features.shape[1]} dimensions; the model was trained on "

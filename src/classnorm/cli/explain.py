@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from classnorm.cli.console import notice, print_json
+from classnorm.cli.console import print_json
 from classnorm.cli.model_inputs import InputOptions, Inputs, InputsArgument
 from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive, optional
 from classnorm.data.attribute_names import TEXT, check_attribute_names, read_attribute_names
@@ -17,6 +17,7 @@ from classnorm.data.descriptions import match_names, read_descriptions, readable
 from classnorm.errors import ConfigError, DataError
 from classnorm.io.files import replacing
 from classnorm.preparation.describing import framed_vectors, recorded_text_encoder
+from classnorm.progress import notice
 from classnorm.results.run_folder import model_files
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Explain(Command):
         scorer = self._scorer()
         inputs = None
         if self.inputs:
-            inputs = self.encoding.read(self.model, self.inputs, scorer.d_z, self.output.quiet)
+            inputs = self.encoding.read(self.model, self.inputs, scorer.d_z)
         if self.of_class is not None:
             self._explain_class(scorer, self.of_class, inputs)
         elif inputs is not None:
@@ -102,7 +103,7 @@ class Explain(Command):
         for document in documents:
             print(*_lines(document), sep="\n", end="\n\n")
         if self.descriptions is None and set(scorer.attribute_names or ()) == {TEXT}:
-            notice("the dimensions of a text mean nothing one by one; see `descriptions`", quiet=self.output.quiet)
+            notice("the dimensions of a text mean nothing one by one; see `descriptions`")
 
     def _explanations(self, scorer: Scorer, features: Any) -> list[dict[str, Any]]:
         if self.descriptions is None:
@@ -122,12 +123,12 @@ class Explain(Command):
         from classnorm.report.plots import png
 
         if len(documents) > _DRAWN:
-            notice(f"{path} shows the first {_DRAWN} of {len(documents)} rows", quiet=self.output.quiet)
+            notice(f"{path} shows the first {_DRAWN} of {len(documents)} rows")
         bars = [[(_name(entry, d), entry["contribution"]) for entry in d["attributes"]] for d in documents[:_DRAWN]]
         content = png(contribution_plot(list(zip(map(_title, documents), bars, strict=False))))
         with replacing(path) as temporary:
             temporary.write_bytes(content)
-        notice(f"wrote {path}", quiet=self.output.quiet)
+        notice(f"wrote {path}")
 
     def _explain_class(self, scorer: Scorer, name: str, inputs: Inputs | None) -> None:
         [position] = match_names([name], "--class", scorer.class_names, str(self.model))

@@ -9,10 +9,11 @@ from typing import Annotated
 
 import tyro
 
-from classnorm.cli.console import notice, print_json
+from classnorm.cli.console import print_json
 from classnorm.cli.options import Command, Flag, ModelArgument, OutputOptions, optional
 from classnorm.encoders import recorded_encoder
 from classnorm.errors import ConfigError
+from classnorm.progress import notice
 from classnorm.results.run_folder import encoder_file, model_files, read_encoder
 
 _HINT = """
@@ -68,8 +69,7 @@ class Export(Command):
         if len(files) == 1:
             notice(
                 f"no classes can be added to {self.file}: new prototypes of {scorer.method} cannot be exported; "
-                "add classes before the export, with Scorer.add_classes",
-                quiet=self.output.quiet,
+                "add classes before the export, with Scorer.add_classes"
             )
         if self.output.json:
             print_json(

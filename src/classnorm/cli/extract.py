@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from classnorm.cli.console import counted, notice, print_json, stage_progress
+from classnorm.cli.console import counted, print_json
 from classnorm.cli.image_options import ImageOptions, notice_skipped
 from classnorm.cli.options import Command, DataOptions, Flag, OutputOptions, check_positive, optional
 from classnorm.cli.run_options import DeviceOption
@@ -26,6 +26,7 @@ from classnorm.errors import ConfigError
 from classnorm.io.files import locked
 from classnorm.preparation.dataset import features_key, refreshed, with_split
 from classnorm.preparation.parts import PartOf
+from classnorm.progress import notice, stage
 from classnorm.training import pick_device
 
 if TYPE_CHECKING:
@@ -85,17 +86,13 @@ class Extract(Command):
 
     def run(self) -> None:
         self._check()
-        tell = partial(notice, quiet=self.output.quiet)
         trainable = self.image.descriptions is not None or self.image.hold_out is not None or bool(self.image.unseen)
         unlabelled = self.unlabelled or (not trainable and self.image.like is None and is_unlabelled(Path(self.images)))
         if unlabelled and (trainable or self.image.like is not None or self.shard is not None):
             raise ConfigError("--unlabelled goes with none of --descriptions, --hold-out, --like and --shard")
-        if unlabelled:
-            table = unlabelled_images(Path(self.images))
-        else:
-            table = self.image.table(self.images, self.dataset, tell)
+        table = unlabelled_images(Path(self.images)) if unlabelled else self.image.table(self.images, self.dataset)
         if trainable:
-            table = self.image.described(table, None, tell)
+            table = self.image.described(table, None)
 
         def finish(readable: ImageTable) -> ImageTable:
             return with_split(readable, **split) if split is not None else readable
@@ -108,7 +105,7 @@ class Extract(Command):
         part = None if self.shard is None else PartOf.parse(self.shard, split)
         local = self.backend == "local"
         device = pick_device(self.device) if local else "cuda" if self.cluster.gpus else "cpu"
-        encoder = self.image.load_encoder(tell)
+        encoder = self.image.load_encoder()
         if self.maps:
             encoder = encoder.with_maps()
         dtype = self.dtype or ("float16" if self.maps else "float32")
@@ -120,7 +117,7 @@ class Extract(Command):
         started = time.monotonic()
         if trainable and self.out.suffix == ".npz" and local and self._has_features(table, encoder, finish):
             return
-        with locked(self.out), stage_progress("extract", self.output.quiet) as progress:
+        with locked(self.out), stage("extract") as progress:
             result = extract(
                 table,
                 encoder,
@@ -154,13 +151,13 @@ class Extract(Command):
         from classnorm.preparation import Extraction
 
         data = load_bundle(self.out)
-        notice(f"using the features of {data.n_rows} images in {self.out}", quiet=self.output.quiet)
+        notice(f"using the features of {data.n_rows} images in {self.out}")
         skipped = json.loads(data.provenance.get("skipped", "{}"))
         self._report(Extraction(data.n_rows, 0, skipped, ()), encoder, 0.0)
         return True
 
     def _report(self, result: Extraction, encoder: Encoder, seconds: float) -> None:
-        notice_skipped(result.skipped, self.output.quiet)
+        notice_skipped(result.skipped)
         rate = result.new / max(seconds, 1e-9)
         if self.output.json:
             print_json(
@@ -184,4 +181,4 @@ class Extract(Command):
             hint = "use --descriptions FILE or --like DATA, or add these arrays"
             verdict = f"not yet a dataset for train: {', '.join(result.missing)} missing; {hint}"
         summary = f"{counted(result.images, 'image')}, {encoder.maps or encoder.d_z} dimensions, {rate:.1f} images/s"
-        notice(f"wrote {self.out}: {summary}", verdict, quiet=self.output.quiet)
+        notice(f"wrote {self.out}: {summary}", verdict)

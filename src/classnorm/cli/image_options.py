@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from classnorm.cli.console import counted, notice, stage_progress
+from classnorm.cli.console import counted
 from classnorm.cli.options import DataOptions, Flag, Templates, optional
 from classnorm.data.image_table import ImageTable
 from classnorm.data.images import find_images
 from classnorm.encoders import Encoder, check_encoder, frozen_encoder
 from classnorm.io.escapes import file_name
 from classnorm.preparation.dataset import Prepared, described, joined_to, prepare
+from classnorm.progress import notice, stage
 from classnorm.training import Device, pick_device
 
 _SHOWN = 20  # skipped images that are named on stderr; JSON has all
@@ -53,15 +52,14 @@ class ImageOptions:
     strict: Flag = False
     """Stop at the first image that cannot be read instead of skipping it."""
 
-    def prepare(self, images: str, out: Path | None, source: DataOptions, device: Device, quiet: bool) -> Prepared:
+    def prepare(self, images: str, out: Path | None, source: DataOptions, device: Device) -> Prepared:
         """Make a dataset of the images; descriptors and features are cached in `out` or runs/NAME."""
         check_encoder(self.encoder, self.size)
-        tell = partial(notice, quiet=quiet)
-        table = self.table(images, source, tell)
+        table = self.table(images, source)
         folder = out or Path("runs") / file_name(table.name)
-        table = self.described(table, folder / "descriptors.npz", tell)
-        encoder = self.load_encoder(tell)
-        with stage_progress("extract", quiet) as progress:
+        table = self.described(table, folder / "descriptors.npz")
+        encoder = self.load_encoder()
+        with stage("extract") as progress:
             prepared = prepare(
                 table,
                 encoder,
@@ -73,40 +71,40 @@ class ImageOptions:
                 strict=self.strict,
                 progress=progress,
             )
-        notice_skipped(prepared.skipped, quiet)
+        notice_skipped(prepared.skipped)
         if not prepared.is_new:
-            tell(f"using the features of {prepared.dataset.n_rows} images in {folder / 'features.npz'}")
+            notice(f"using the features of {prepared.dataset.n_rows} images in {folder / 'features.npz'}")
         sizes = prepared.dataset.sizes
-        tell(
+        notice(
             f"{counted(sizes['seen_classes'], 'seen class')} with {sizes['train_rows']} training and "
             f"{counted(sizes['test_seen_rows'], 'test image')}; {counted(sizes['unseen_classes'], 'unseen class')} "
             f"with {counted(sizes['test_unseen_rows'], 'test image')}"
         )
-        notice(*prepared.dataset.notices, quiet=quiet)
+        notice(*prepared.dataset.notices)
         return prepared
 
-    def table(self, images: str, source: DataOptions, tell: Callable[[str], None]) -> ImageTable:
+    def table(self, images: str, source: DataOptions) -> ImageTable:
         """The images, joined to the dataset of `like`."""
         table = find_images(images)
-        return table if self.like is None else joined_to(table, source.load(self.like), tell)
+        return table if self.like is None else joined_to(table, source.load(self.like, notices=False), notice)
 
-    def described(self, table: ImageTable, cache: Path | None, tell: Callable[[str], None]) -> ImageTable:
+    def described(self, table: ImageTable, cache: Path | None) -> ImageTable:
         """The table with descriptors."""
-        return described(table, self.descriptions, self.text_encoder, self.template, cache=cache, tell=tell)
+        return described(table, self.descriptions, self.text_encoder, self.template, cache=cache, tell=notice)
 
-    def load_encoder(self, tell: Callable[[str], None]) -> Encoder:
+    def load_encoder(self) -> Encoder:
         encoder = frozen_encoder(self.encoder, self.size, self.weights, self.flip)
         if encoder.small is not None:
-            tell(f"{encoder.small}; leave out --size")
+            notice(f"{encoder.small}; leave out --size")
         if "random" in encoder.weights.split(" + "):
-            tell(f"{encoder.name} is not trained: its features are random filters; see --weights")
+            notice(f"{encoder.name} is not trained: its features are random filters; see --weights")
         return encoder
 
 
-def notice_skipped(skipped: dict[str, str], quiet: bool) -> None:
+def notice_skipped(skipped: dict[str, str]) -> None:
     """Name the images that could not be read, with the reasons."""
-    notice(*(f"skipped {file}: {reason}" for file, reason in list(skipped.items())[:_SHOWN]), quiet=quiet)
+    notice(*(f"skipped {file}: {reason}" for file, reason in list(skipped.items())[:_SHOWN]))
     if skipped:
         rest = f"; --json names {len(skipped) - _SHOWN} more" if len(skipped) > _SHOWN else ""
         were = "was" if len(skipped) == 1 else "were"
-        notice(f"{counted(len(skipped), 'image')} could not be read and {were} skipped{rest}", quiet=quiet)
+        notice(f"{counted(len(skipped), 'image')} could not be read and {were} skipped{rest}")

@@ -24,11 +24,11 @@ class LabelledInputs(NamedTuple):
     labels: list[str]
 
 
-def read_examples(encoding: InputOptions, model: Path, path: Path, d_z: int, quiet: bool) -> LabelledInputs:
+def read_examples(encoding: InputOptions, model: Path, path: Path, d_z: int) -> LabelledInputs:
     """Read features of an .npz file, or encode images like those that the model was trained on."""
     if path.is_file() and path.suffix.lower() in _WITHOUT_LABELS:
         raise DataError(f"{path}: has no labels; give an .npz file with features and labels (class names)")
-    examples = _of_features(path) if path.suffix.lower() == ".npz" else _of_images(encoding, model, path, quiet)
+    examples = _of_features(path) if path.suffix.lower() == ".npz" else _of_images(encoding, model, path)
     if examples.features.shape[1] != d_z:
         dimensions = f"features have {examples.features.shape[1]} dimensions; the model was trained on {d_z}"
         raise DataError(f"{path}: {dimensions}")
@@ -52,9 +52,9 @@ def _of_features(path: Path) -> LabelledInputs:
     return LabelledInputs(features, texts(labels, str(path)))
 
 
-def _of_images(encoding: InputOptions, model: Path, path: Path, quiet: bool) -> LabelledInputs:
+def _of_images(encoding: InputOptions, model: Path, path: Path) -> LabelledInputs:
     table = find_images(path)
     labels = {file: table.class_names[label] for file, label in zip(table.files, table.labels, strict=True)}
-    names, features = encoding.encode(model, {file: table.root / file for file in labels}, str(path), quiet)
+    names, features = encoding.encode(model, {file: table.root / file for file in labels}, str(path))
     assert names is not None
     return LabelledInputs(features, [labels[name] for name in names])

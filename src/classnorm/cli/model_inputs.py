@@ -9,7 +9,6 @@ from typing import Annotated, Any, NamedTuple
 
 import tyro
 
-from classnorm.cli.console import stage_progress
 from classnorm.cli.image_options import notice_skipped
 from classnorm.cli.options import optional
 from classnorm.cli.run_options import DeviceOption
@@ -20,6 +19,7 @@ from classnorm.data.table_files import read_features
 from classnorm.encoders import Encoder, check_encoder, frozen_encoder, recorded_encoder, same_encoder
 from classnorm.errors import ConfigError, DataError
 from classnorm.io.arrays import read_npz, texts
+from classnorm.progress import stage
 from classnorm.results.run_folder import encoder_file, read_encoder
 from classnorm.training import pick_device
 
@@ -68,14 +68,14 @@ class InputOptions:
         elif self.size is not None:
             raise ConfigError("--size needs --encoder; by default the model knows its encoder and its size")
 
-    def read(self, model: Path, paths: Sequence[Path], d_z: int, quiet: bool, *, may_be_empty: bool = False) -> Inputs:
+    def read(self, model: Path, paths: Sequence[Path], d_z: int, *, may_be_empty: bool = False) -> Inputs:
         """Read features, or encode images like those that the model was trained on.
 
         Args:
             d_z: dimensions that the model expects.
             may_be_empty: whether features without a row are no error.
         """
-        inputs = self._read(model, paths, quiet)
+        inputs = self._read(model, paths)
         if inputs.features.shape[1] != d_z:
             raise DataError(
                 f"{paths[0]}: features have {inputs.features.shape[1]} dimensions; the model was trained on {d_z}"
@@ -84,7 +84,7 @@ class InputOptions:
             raise DataError(f"{paths[0]}: has no rows; give features of at least one picture")
         return inputs
 
-    def _read(self, model: Path, paths: Sequence[Path], quiet: bool) -> Inputs:
+    def _read(self, model: Path, paths: Sequence[Path]) -> Inputs:
         if len(paths) == 1 and is_folder_bundle(paths[0]):
             return Inputs(None, read_store(paths[0]))
         images: dict[str, Path] = {}
@@ -101,14 +101,14 @@ class InputOptions:
                 raise DataError(f"{path}: not an image; of several paths all must be images or folders of them")
             inside = len(paths) > 1 and path.is_dir()  # names must tell the folders apart
             images |= {(path / name).as_posix() if inside else name: file for name, file in found.items()}
-        return self.encode(model, images, str(paths[0]), quiet)
+        return self.encode(model, images, str(paths[0]))
 
-    def encode(self, model: Path, images: dict[str, Path], where: str, quiet: bool) -> Inputs:
+    def encode(self, model: Path, images: dict[str, Path], where: str) -> Inputs:
         """Names and features of the images that can be read; a notice names the others."""
         from classnorm.preparation import encode_images
 
         encoder = self._encoder(model)
-        with stage_progress("extract", quiet) as progress:
+        with stage("extract") as progress:
             features, reasons = encode_images(
                 list(images.values()), encoder, device=pick_device(self.device), progress=progress
             )
@@ -116,7 +116,7 @@ class InputOptions:
         if len(skipped) == len(images):
             name, reason = next(iter(skipped.items()))
             raise DataError(f"{where}: no image of {len(images)} can be read, first {name}: {reason}")
-        notice_skipped(skipped, quiet)
+        notice_skipped(skipped)
         return Inputs([name for name in images if name not in skipped], features)
 
     def _encoder(self, model: Path) -> Encoder:

@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from classnorm.cli.console import counted, notice
+from classnorm.cli.console import counted
 from classnorm.data.descriptions import Descriptions, read_descriptions
 from classnorm.data.table_files import descriptor_columns, read_descriptors
 from classnorm.errors import DataError
 from classnorm.preparation.describing import describe, recorded_text_encoder
+from classnorm.progress import notice
 
 if TYPE_CHECKING:
     from classnorm.scoring import Scorer
 
 
-def with_new_classes(scorer: Scorer, path: Path, quiet: bool) -> Scorer:
+def with_new_classes(scorer: Scorer, path: Path) -> Scorer:
     """The scorer with the classes of a file; a notice counts them.
 
     A model whose descriptors were made from text reads text too, and encodes it with the same encoder and templates.
@@ -39,7 +40,7 @@ def with_new_classes(scorer: Scorer, path: Path, quiet: bool) -> Scorer:
     more = scorer.add_classes(table, str(path), columns=columns)
     new = len(more.class_names) - len(scorer.class_names)
     known = f"; {len(table) - new} known already" if new < len(table) else ""
-    notice(f"{counted(new, 'new class')} from {path}{known}", quiet=quiet)
+    notice(f"{counted(new, 'new class')} from {path}{known}")
     return more
 
 

@@ -15,11 +15,11 @@ from typing import Annotated, Any, ClassVar, Self
 
 import tyro
 
-from classnorm.cli.console import notice
 from classnorm.cli.messages import one_line_errors
 from classnorm.data import AttributesKey, ZeroShotDataset, load
 from classnorm.data.row_store import MEMORY
 from classnorm.errors import ConfigError, unknown_name
+from classnorm.progress import notice
 from classnorm.registry import Registry, load_plugin, not_installed
 
 
@@ -63,12 +63,13 @@ class DataOptions:
     max_bytes: Annotated[int | None, optional("BYTES")] = None
     """Most that a compressed file may unpack to (default: 1 GiB or, if that is more, 50 times the file)."""
 
-    def load(self, source: str, quiet: bool = True) -> ZeroShotDataset:
-        """Load a dataset and, unless quiet, print its notices."""
+    def load(self, source: str, *, notices: bool = True) -> ZeroShotDataset:
+        """Load a dataset and show its notices."""
         dataset = load(
             source, features=self.features, attributes=self.attributes, memory=self.memory, max_bytes=self.max_bytes
         )
-        notice(*dataset.notices, quiet=quiet)
+        if notices:
+            notice(*dataset.notices)
         return dataset
 
 
@@ -87,6 +88,7 @@ class OutputOptions:
 class Command:
     """Base class of the commands: the fields of a command are its flags."""
 
+    output: OutputOptions
     to_continue: ClassVar[str] = ""
     """What to do after an interruption; empty if nothing is kept."""
 

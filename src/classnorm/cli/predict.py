@@ -13,7 +13,7 @@ import numpy as np
 import tyro
 
 from classnorm.cli.adapt import with_examples
-from classnorm.cli.console import notice, print_json
+from classnorm.cli.console import print_json
 from classnorm.cli.model_inputs import InputOptions, InputsArgument
 from classnorm.cli.new_classes import with_new_classes
 from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive, check_share, optional
@@ -21,6 +21,7 @@ from classnorm.data.row_store import RowStore, row_blocks
 from classnorm.errors import ConfigError
 from classnorm.io.escapes import csv_cells
 from classnorm.io.files import replacing, write_json
+from classnorm.progress import notice
 from classnorm.results.run_folder import model_files
 
 if TYPE_CHECKING:
@@ -90,10 +91,10 @@ class Predict(Command):
 
         scorer = replace(Scorer.load(self.model, self.encoding.device), block_bytes=self.block_mb << 20)
         if self.descriptors is not None:
-            scorer = with_new_classes(scorer, self.descriptors, self.output.quiet)
+            scorer = with_new_classes(scorer, self.descriptors)
         if self.examples is not None:
             space_of(scorer)  # find out before images are encoded
-            scorer = with_examples(scorer, self.encoding, self.model, self.examples, self.output.quiet)
+            scorer = with_examples(scorer, self.encoding, self.model, self.examples)
         if self.only:
             scorer = scorer.only(self.only)
         # Thresholds must exist: find out before images are encoded.
@@ -101,8 +102,7 @@ class Predict(Command):
             scorer.novelty_threshold(self.reject)
         if self.coverage is not None:
             scorer.prediction_sets(np.empty((0, scorer.d_z)), self.coverage)
-        quiet = self.output.quiet
-        names, features = self.encoding.read(self.model, self.inputs, scorer.d_z, quiet, may_be_empty=True)
+        names, features = self.encoding.read(self.model, self.inputs, scorer.d_z, may_be_empty=True)
         columns = ["row" if names is None else "image", "rank", "class", "score", "probability", "kind"]
         columns += [name for name, value in (("known", self.reject), ("set", self.coverage)) if value is not None]
         predictions: Iterable[dict[str, Any]] = _best(scorer, features, self, names)
@@ -114,7 +114,7 @@ class Predict(Command):
             else:
                 with replacing(self.out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
                     _write_csv(predictions, file, columns)
-            notice(f"wrote {self.out}", quiet=self.output.quiet)
+            notice(f"wrote {self.out}")
         if self.output.json:
             print_json(predictions)
         elif self.out is None:

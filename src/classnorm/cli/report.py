@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from classnorm import report
-from classnorm.cli.console import notice, print_json, print_table
+from classnorm.cli.console import print_json, print_table
 from classnorm.cli.options import Command, OutputOptions, optional
 from classnorm.errors import ConfigError
+from classnorm.progress import notice
 from classnorm.results.artifact import find_artifacts
 from classnorm.results.numbers import json_numbers
 from classnorm.results.run_folder import find_results
@@ -53,7 +54,7 @@ class Report(Command):
         results = find_results(self.runs, may_be_empty=bool(artifacts))
         groups = report.group_results(results)
         if repeated := len(results) - sum(len(group.results) for group in groups):
-            notice(f"{repeated} of {len(results)} runs repeat a seed and are left out", quiet=self.output.quiet)
+            notice(f"{repeated} of {len(results)} runs repeat a seed and are left out")
         if self.against is not None and all(group.is_stream for group in groups):
             raise ConfigError("--against compares runs of `classnorm train`, and RUNS has none; leave it out")
         compared = report.comparisons(groups, self.against)
@@ -68,7 +69,7 @@ class Report(Command):
         else:
             document = report.markdown_document if self.format == "markdown" else report.latex_document
             print(document(groups, compared), end="")
-        notice(f"wrote {', '.join(files)}", quiet=self.output.quiet)
+        notice(f"wrote {', '.join(files)}")
 
 
 def _print_tables(groups: Sequence[report.Group], compared: Mapping[str, report.Comparison]) -> None:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from classnorm.cli.console import notice
 from classnorm.cli.options import Flag, check_positive, optional
 from classnorm.errors import ConfigError
+from classnorm.progress import notice
 from classnorm.report import SCORES, group_results
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import Result, is_finished
@@ -48,12 +48,12 @@ class RunOptions:
             raise ConfigError(f"--seeds is {str(self.seeds)[:30]}; it must be at most {_MOST_SEEDS:,}")
         return list(range(self.seeds)) if self.seeds is not None else [self.seed or 0]
 
-    def folders(self, root: Path, seeds: Sequence[int], quiet: bool) -> list[Path]:
+    def folders(self, root: Path, seeds: Sequence[int]) -> list[Path]:
         """The run folder of each seed; a notice announces runs that will be replaced."""
         folders = [root / f"seed-{seed}" for seed in seeds]
         for folder in folders:
             if not self.resume and is_finished(folder):
-                notice(f"replacing the finished run {folder}", quiet=quiet)
+                notice(f"replacing the finished run {folder}")
         return folders
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from classnorm.cli.console import print_json, print_table, stage_progress
+from classnorm.cli.console import print_json, print_table
 from classnorm.cli.options import DataArgument, DataOptions, MethodCommand, OutputOptions, check_positive, optional
 from classnorm.cli.run_options import mean_and_std, run_records
 from classnorm.errors import TrainingError
@@ -15,6 +15,7 @@ from classnorm.io.escapes import file_name
 from classnorm.io.files import replacing, write_text
 from classnorm.methods import MethodConfig, Space, method_named, resolve
 from classnorm.methods.space import parse_space
+from classnorm.progress import stage
 from classnorm.report import group_results, rich_table, terminal_table
 from classnorm.report.plots import png
 from classnorm.report.search_plot import parallel_coordinates
@@ -62,21 +63,21 @@ class Search(MethodCommand):
     def run(self) -> None:
         check_positive("seeds", self.seeds)
         self.search.check()
-        dataset = self.dataset.load(self.data, self.output.quiet)
+        dataset = self.dataset.load(self.data)
         # The search chooses a calibration too, unless one is set.
         default = "validation:grid" if self.search.sampler == "grid" else "validation"
         _, base = resolve(dataset, self.method, self.recipe, **{"calibration": default} | self.set_values)
         base.check()
         space = self._space(base)
         out = self.out or Path("runs") / file_name(dataset.name) / f"{self.method}-search-{self.search.sampler}"
-        with stage_progress("validation fits", self.output.quiet) as progress:
+        with stage("validation fits") as progress:
             trials, best = search(dataset, self.method, base, space, self.search, out / "fits", self.engine, progress)
         write_text(out / "trials.csv", trials_csv(trials))
         with replacing(out / "trials.png") as temporary:
             temporary.write_bytes(png(parallel_coordinates([asdict(trial) for trial in trials])))
         write_recipe(out / "recipe.json", self.method, best)
         experiments = [Experiment(dataset, self.method, "search", best, seed) for seed in range(self.seeds)]
-        with stage_progress("runs of the winner", self.output.quiet) as progress:
+        with stage("runs of the winner") as progress:
             failed = run_tasks(experiments, out / "test", self.engine, progress)
         if failed:
             raise TrainingError(f"training the winner failed: {next(iter(failed.values())).message}")

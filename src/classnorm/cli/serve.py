@@ -12,9 +12,10 @@ from typing import Annotated
 
 import tyro
 
-from classnorm.cli.console import notice, print_json
+from classnorm.cli.console import print_json
 from classnorm.cli.options import Command, OutputOptions, optional
 from classnorm.errors import ConfigError
+from classnorm.progress import notice
 from classnorm.results.run_folder import model_files
 from classnorm.serve.settings import Limits, ServeSettings
 
@@ -79,12 +80,12 @@ class Serve(Command):
             from classnorm.serve.server import default_model, run  # PyTorch and Starlette
 
             if not self.model:
-                notice("training kernel prototypes on glyphs-light", quiet=self.output.quiet)
+                notice("training kernel prototypes on glyphs-light")
                 default_model(Path(folder))
 
             def started(address: str) -> None:
                 link = f"{address}/#token={token}" if token and sys.stderr.isatty() else address
-                notice(f"serving at {link}", quiet=self.output.quiet)
+                notice(f"serving at {link}")
                 if self.output.json:
                     print_json({"address": address})
                     sys.stdout.flush()

@@ -51,7 +51,7 @@ class Suggest(Command):
         from classnorm.scoring import Scorer, suggest  # PyTorch
 
         scorer = Scorer.load(self.model, self.encoding.device)
-        names, features = self.encoding.read(self.model, (self.unlabelled,), scorer.d_z, self.output.quiet)
+        names, features = self.encoding.read(self.model, (self.unlabelled,), scorer.d_z)
         document = suggest(scorer, features, self.count, self.classes)
         if names is not None:
             document["pictures"] = [

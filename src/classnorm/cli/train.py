@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from classnorm.cli.console import notice, print_json, print_table, progress_display
+from classnorm.cli.console import print_json, print_table
 from classnorm.cli.image_options import ImageOptions
 from classnorm.cli.options import DataArgument, DataOptions, MethodCommand, OutputOptions, optional
 from classnorm.cli.run_options import RunOptions, mean_and_std, run_records
@@ -18,6 +18,7 @@ from classnorm.errors import ConfigError
 from classnorm.io.escapes import file_name
 from classnorm.methods import resolve
 from classnorm.preparation.dataset import Prepared
+from classnorm.progress import notice, stages_of
 from classnorm.report import group_results, terminal_table, write_report
 from classnorm.results.run_folder import Result
 from classnorm.runs.experiment import Experiment
@@ -67,14 +68,14 @@ class Train(MethodCommand):
         seeds = self.training.seed_numbers()
         with processes.first_goes_ahead() if self.images else nullcontext():
             prepared = self._prepared()
-        dataset = self.dataset.load(self.data, self.output.quiet) if prepared is None else prepared.dataset
+        dataset = self.dataset.load(self.data) if prepared is None else prepared.dataset
         _, config = resolve(dataset, self.method, self.recipe, **self.set_values)
         config.check()
         precision: Precision = getattr(config, "precision", "float32")
         if text := precision_notice(precision, pick_device(device)):
-            notice(text, quiet=self.output.quiet)
+            notice(text)
         out = self.training.out or Path("runs") / file_name(dataset.name) / f"{self.method}-{Path(self.recipe).stem}"
-        folders = self.training.folders(out, seeds, self.output.quiet)
+        folders = self.training.folders(out, seeds)
         execution = Execution(
             device=device,
             processes=processes,
@@ -84,20 +85,16 @@ class Train(MethodCommand):
             label=self.training.label or "",
             examples=prepared.examples if prepared is not None else None,
         )
-        with progress_display(self.output.quiet) as announce:
-            results = [
-                Experiment(dataset, self.method, self.recipe, config, seed).run(
-                    folder,
-                    replace(execution, announce=lambda stage, seed=seed: announce(f"seed {seed}, {stage}")),  # type: ignore[misc]
-                )
-                for seed, folder in zip(seeds, folders, strict=True)
-            ]
+        results = []
+        for seed, folder in zip(seeds, folders, strict=True):
+            with stages_of(f"seed {seed}"):
+                results.append(Experiment(dataset, self.method, self.recipe, config, seed).run(folder, execution))
         if not processes.is_first:
             return
         if prepared is not None:
             write_report(group_results(results), out / "report", f"{dataset.name}: zero-shot results")
         report = out / "report" / "index.html"
-        notice(*dict.fromkeys(text for r in results for text in r.document.get("notices", ())), quiet=self.output.quiet)
+        notice(*dict.fromkeys(text for r in results for text in r.document.get("notices", ())))
         if self.output.json:
             images = {"skipped": prepared.skipped, "report": str(report)} if prepared is not None else {}
             print_json(self._document(dataset, results) | images)
@@ -122,7 +119,7 @@ class Train(MethodCommand):
             return None
         if self.data != Train.data:
             raise ConfigError(f"both DATA ({self.data}) and --images ({self.images}); give one of them")
-        return self.image.prepare(self.images, self.training.out, self.dataset, self.training.device, self.output.quiet)
+        return self.image.prepare(self.images, self.training.out, self.dataset, self.training.device)
 
     def _document(self, dataset: ZeroShotDataset, results: Sequence[Result]) -> dict[str, Any]:
         return {

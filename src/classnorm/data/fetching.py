@@ -16,7 +16,7 @@ from classnorm.errors import ClassNormError, DataError, OutputError, unknown_nam
 from classnorm.io.documents import Count, read_json
 from classnorm.io.files import cache_folder, locked, make_folder, write_json
 from classnorm.io.unpacking import unpack
-from classnorm.progress import Announce, OnProgress, Progress
+from classnorm.progress import OnProgress, Progress, stage
 
 _MARKER = "fetched.json"
 _GB = 1 << 30
@@ -92,9 +92,7 @@ class Fetched:
     files: int
 
 
-def fetch(
-    name: str, folder: Path, mirrors: Sequence[str] = (), announce: Announce = lambda stage: None
-) -> tuple[Path, Fetched]:
+def fetch(name: str, folder: Path, mirrors: Sequence[str] = ()) -> tuple[Path, Fetched]:
     """Download and unpack a dataset to `folder / name`, unless it is there; an interrupted download is continued.
 
     Args:
@@ -114,7 +112,7 @@ def fetch(
             raise DataError(f"{target}: exists, but was not written by `data fetch`; move it away or set `out`")
         work = make_folder(folder / f".{name}.fetch")
         try:
-            fetched = _fetch(source, work, mirrors, announce)
+            fetched = _fetch(source, work, mirrors)
             (work / "unpacked").replace(target)
         except OSError as error:
             raise OutputError(
@@ -126,17 +124,17 @@ def fetch(
     return target, fetched
 
 
-def _fetch(source: Source, work: Path, mirrors: Sequence[str], announce: Announce) -> Fetched:
+def _fetch(source: Source, work: Path, mirrors: Sequence[str]) -> Fetched:
     """Download, check and unpack to `work / "unpacked"`."""
     import pooch
 
-    url = _first_that_works(source, work, mirrors, announce(f"download {source.archive}"))
+    with stage(f"download {source.archive}") as progress:
+        url = _first_that_works(source, work, mirrors, progress)
     archive, unpacked = work / source.archive, work / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
     try:
-        files, size = unpack(
-            archive, unpacked, most=source.most_unpacked, progress=announce(f"unpack {source.archive}")
-        )
+        with stage(f"unpack {source.archive}") as progress:
+            files, size = unpack(archive, unpacked, most=source.most_unpacked, progress=progress)
         missing = [file for file in source.content if not (unpacked / file).is_file()]
         if missing:
             raise DataError(

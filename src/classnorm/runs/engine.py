@@ -20,7 +20,9 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
@@ -37,7 +39,7 @@ from classnorm.errors import ClassNormError, ConfigError, DivergedError
 from classnorm.io.arrays import read_npy, write_npy
 from classnorm.io.documents import read_json
 from classnorm.io.files import locked_folder, make_folder, replacing, write_json
-from classnorm.progress import OnProgress, Progress
+from classnorm.progress import Display, OnProgress, Progress, shown_on
 from classnorm.registry import LoadedPlugins
 from classnorm.results.run_folder import is_finished
 
@@ -161,7 +163,8 @@ class Engine:
         for item in items:
             calls.append(Future())
             # No pool: its threads would not let the process end after an interruption.
-            threading.Thread(target=_settle, args=(calls[-1], function, item), daemon=True).start()
+            settle = partial(copy_context().run, _settle, calls[-1], function, item)
+            threading.Thread(target=settle, daemon=True).start()
         wait(calls)
         return [call.result() for call in calls]
 
@@ -301,7 +304,8 @@ def perform(task: Task, folder: Path, threads: int | None) -> None:
         if is_finished(folder, task.marker):
             return
         try:
-            task.run(folder)
+            with shown_on(Display()):  # only the number of tasks is shown
+                task.run(folder)
         except Exception as error:
             kind = type(error).__name__
             message = str(error) if isinstance(error, ClassNormError) else f"{kind}: {error}"

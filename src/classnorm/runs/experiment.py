@@ -53,7 +53,7 @@ class Experiment(Job):
             processes=processes,
         )
         job = FitJob(dataset, method_named(self.method), self.config, self.seed)
-        fitted = fit_calibrated(job, context, execution.announce)
+        fitted = fit_calibrated(job, context)
         sides, scores = score(fitted.scorer, dataset, processes)
 
         def write(folder: Path) -> None:

@@ -16,7 +16,6 @@ from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.io.arrays import Array
 from classnorm.io.files import locked_folder, write_json, write_text
-from classnorm.progress import Announce
 from classnorm.results.card import run_card
 from classnorm.results.run_folder import CARD, CHECKPOINT, RESULT, Result, is_finished, new_run
 from classnorm.training import ALONE, Device, Processes
@@ -42,7 +41,6 @@ class Execution:
     when the new one is complete: one that fails leaves it as it is."""
     checkpoint_every: int = 10
     """Epochs between checkpoints; 0 writes none."""
-    announce: Announce = lambda stage: None
     command: str = ""
     """The command line, for the record."""
     label: str = ""

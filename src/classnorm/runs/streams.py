@@ -19,7 +19,7 @@ from classnorm.encoders import load_encoder
 from classnorm.errors import DataError
 from classnorm.io.files import cache_folder, digest, make_folder
 from classnorm.metrics import calibration_curves, continual_scores, side_scores
-from classnorm.progress import OnProgress
+from classnorm.progress import OnProgress, watcher
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import STATE
 from classnorm.runs.job import Execution, Job, Outcome
@@ -130,7 +130,7 @@ class ContinualExperiment(Job):
     def compute(self, checkpoint: Path, execution: Execution) -> Outcome:
         from classnorm.continual import run_stream  # PyTorch
 
-        device, progress = pick_device(execution.device), execution.announce("tasks")
+        device, progress = pick_device(execution.device), watcher()
         mode = self.images
         encoder, inputs = mode.load(self.dataset, self.seed, device, progress) if mode else (None, None)
         found = run_stream(

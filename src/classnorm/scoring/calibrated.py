@@ -27,7 +27,7 @@ from classnorm.metrics import (
     softmax,
 )
 from classnorm.metrics.calibration import calibration_curves, calibration_values, keeping_calibration
-from classnorm.progress import Announce
+from classnorm.progress import stage
 from classnorm.results.numbers import json_numbers
 from classnorm.scoring.conformal import PredictionSets
 from classnorm.scoring.examples import Trust
@@ -66,13 +66,11 @@ class CalibratedFit:
     """Reasons not to rely on the model."""
 
 
-def fit_calibrated(job: FitJob, context: FitContext, announce: Announce = lambda stage: None) -> CalibratedFit:
+def fit_calibrated(job: FitJob, context: FitContext) -> CalibratedFit:
     """Choose the calibration on validation splits if the config says so, then fit on all training rows.
 
-    The validation fits also determine the temperature of the probabilities, which is 1 without them.
-
-    Args:
-        announce: called with the name of each stage before it starts; returns its progress callback.
+    The validation fits also determine the temperature of the probabilities, which is 1 without them. Validation
+    fits and the final fit are stages of `progress`.
     """
     job.config.check()
     if isinstance(job.config, TrainingConfig):
@@ -82,11 +80,11 @@ def fit_calibrated(job: FitJob, context: FitContext, announce: Announce = lambda
     context = replace(context, earlier=[])
     jobs = _validation_jobs(job)
     context = replace(context, shared=_shared_work(jobs, job.dataset.n_rows))
-    chosen, validation = _calibrate(job, jobs, context, announce)
-    progress = announce("training")
-    before, cpu = time.perf_counter(), time.process_time()
-    final = replace(context, progress=progress, earlier=[])
-    fitted = job.fit(final)
+    chosen, validation = _calibrate(job, jobs, context)
+    with stage("training") as progress:
+        before, cpu = time.perf_counter(), time.process_time()
+        final = replace(context, progress=progress, earlier=[])
+        fitted = job.fit(final)
     now, cpu_seconds = time.perf_counter(), time.process_time() - cpu
     in_final, in_all = _earlier(final.earlier, "seconds"), _earlier(context.earlier + final.earlier, "seconds")
     scorer = replace(Scorer.of(job, fitted.model), **vars(chosen))
@@ -187,9 +185,7 @@ class _Chosen:
     after_pictures: tuple[PictureThresholds, ...] = ()
 
 
-def _calibrate(
-    job: FitJob, jobs: Sequence[FitJob], context: FitContext, announce: Announce
-) -> tuple[_Chosen, dict[str, Any] | None]:
+def _calibrate(job: FitJob, jobs: Sequence[FitJob], context: FitContext) -> tuple[_Chosen, dict[str, Any] | None]:
     config = job.config
     if config.calibration not in VALIDATED:
         return _Chosen(Calibration.parse(config.calibration)), None
@@ -197,9 +193,9 @@ def _calibrate(
         return _Chosen(Calibration()), None
     fits = []
     for split, part in enumerate(jobs):
-        progress = announce(f"validation {split + 1}/{len(jobs)}")
         checkpoint = context.checkpoint and context.checkpoint.with_name(f"validation-{split}.safetensors")
-        fits.append(_validate(part, replace(context, progress=progress, checkpoint=checkpoint)))
+        with stage(f"validation {split + 1}/{len(jobs)}") as progress:
+            fits.append(_validate(part, replace(context, progress=progress, checkpoint=checkpoint)))
     sides, kind = [fit.sides for fit in fits], VALIDATED[config.calibration]
     if has_few_classes(job):
         calibration = keeping_calibration(sides, _KEPT, kind)

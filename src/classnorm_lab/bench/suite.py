@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from classnorm.data import ZeroShotDataset
 from classnorm.methods import FitContext, FitJob, ZeroShotModel, resolve
 from classnorm.metrics import ausuc
-from classnorm.progress import Announce
+from classnorm.progress import notice, stage
 from classnorm.scoring import Scorer, fit_calibrated
 from classnorm.training import pick_device
 from classnorm_lab.bench.measures import FORMAT, measured
@@ -52,18 +51,14 @@ class BenchSettings:
     """The first shape alone, with a few hundred rows."""
 
 
-def run_bench(
-    settings: BenchSettings,
-    announce: Announce = lambda stage: None,
-    warn: Callable[[str], None] = lambda text: None,
-) -> dict[str, Any]:
-    """Measure everything; the document for bench.json. `warn` is told at once if the machine is busy."""
+def run_bench(settings: BenchSettings) -> dict[str, Any]:
+    """Measure everything; the document for bench.json. A notice says at once if the machine is busy."""
     with threads(settings.threads):
         context = FitContext(pick_device())
         load, share = load_average(), processor_share()
         warning = busy_warning(load, share, os.cpu_count() or 1)
         if warning:
-            warn(warning)
+            notice(warning)
         return {
             "format": FORMAT,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -76,19 +71,20 @@ def run_bench(
             },
             "busy": {"load": load, "processor_share": round(share, 3)},
             "warnings": [warning] if warning else [],
-            "shapes": _shapes(settings, context, announce),
+            "shapes": _shapes(settings, context),
             "ausuc": _ausuc(settings),
             "start_up": _start_up(1 if settings.quick else min(settings.repeats, _SLOW_REPEATS)),
         }
 
 
-def _shapes(settings: BenchSettings, context: FitContext, announce: Announce) -> dict[str, Any]:
+def _shapes(settings: BenchSettings, context: FitContext) -> dict[str, Any]:
     documents: dict[str, Any] = {}
     for shape in settings.shapes[: 1 if settings.quick else None]:
         if settings.quick:
             shape = replace(shape, rows=_QUICK_ROWS)
         dataset, data = find_dataset(shape, settings.features_dim, settings.data_root)
-        training, model = measure_training(dataset, settings.repeats, context, announce(f"{shape.name} shape"))
+        with stage(f"{shape.name} shape") as progress:
+            training, model = measure_training(dataset, settings.repeats, context, progress)
         document = {
             "data": data,
             "rows": len(dataset.split.train),

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from classnorm.cli.console import print_json, print_table, stage_progress
+from classnorm.cli.console import print_json, print_table
 from classnorm.cli.messages import as_flags
 from classnorm.cli.options import Command, DataArgument, DataOptions, OutputOptions, check_positive, optional
 from classnorm.data import ZeroShotDataset
 from classnorm.io.escapes import file_name
+from classnorm.progress import stage
 from classnorm.report.artifacts import write_artifact
 from classnorm.report.tables import rich_table
 from classnorm.results.artifact import Artifact
@@ -48,7 +49,7 @@ class Options(Command):
         kind = type(self).__name__.lower()
         for flag in ("seeds", "iterations", "every", "hidden"):
             check_positive(flag, getattr(self, flag, None))
-        dataset = self.dataset.load(self.data, self.output.quiet)
+        dataset = self.dataset.load(self.data)
         out = self.out or Path("runs") / file_name(dataset.name) / f"analyze-{kind}"
         artifacts, sentences = self.diagnose(dataset, out / "runs")
         advice = [as_flags(sentence) for sentence in sentences]
@@ -73,7 +74,7 @@ class Options(Command):
         print(f"plots: {', '.join(str(out / f'{plot.name}.png') for plot in plots)}")
 
     def _measure(self, kind: str, tasks: Mapping[Key, Diagnosis], folder: Path, jobs: int) -> dict[Key, Any]:
-        with stage_progress(kind, self.output.quiet) as progress:
+        with stage(kind) as progress:
             return diagnose(tasks, folder, Engine(jobs=jobs), progress)
 
 

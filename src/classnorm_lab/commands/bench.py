@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from classnorm.cli.console import notice, print_json, print_table, progress_display
+from classnorm.cli.console import print_json, print_table
 from classnorm.cli.options import Command, Flag, OutputOptions, check_positive, optional
 from classnorm.io.files import replacing, write_json
 from classnorm.report.draw import draw
@@ -61,8 +61,7 @@ class Bench(Command):
         settings = BenchSettings(
             tuple(shapes), self.features_dim, repeats, self.data_root, self.threads, quick=self.quick
         )
-        with progress_display(self.output.quiet) as announce:
-            document = run_bench(settings, announce, lambda text: notice(text, quiet=self.output.quiet))
+        document = run_bench(settings)
         write_json(self.out / "bench.json", document)
         with replacing(self.out / "bench.png") as temporary:
             temporary.write_bytes(png(draw(step_plot(document))))

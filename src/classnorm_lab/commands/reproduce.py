@@ -6,19 +6,18 @@ import dataclasses
 import math
 import time
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from classnorm.cli.console import notice, print_json, print_table, progress_display
+from classnorm.cli.console import print_json, print_table
 from classnorm.cli.messages import as_flags
 from classnorm.cli.options import Command, Flag, OutputOptions, check_positive, optional
 from classnorm.encoders import check_encoder
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.io.files import write_text
-from classnorm.progress import Announce
+from classnorm.progress import notice
 from classnorm.report.artifacts import markdown_page, reproduction_page, verdict_table, write_artifact
 from classnorm.report.tables import rich_table
 from classnorm.results.artifact import Artifact
@@ -114,17 +113,16 @@ class Reproduce(Command):
                 raise unknown_name("table or figure", name, ["all", "list", "render", *CATALOG])
         names = list(CATALOG) if "all" in self.names else list(dict.fromkeys(self.names))
         artifacts = []
-        with progress_display(self.output.quiet) as announce:
-            reproduction = self._reproduction(announce, any(CATALOG[name].needs_features for name in names))
-            for name in names:
-                numbers = CATALOG[name].measure(reproduction)
-                artifact = CATALOG[name].present(numbers)
-                if self.quick:
-                    artifact = _marked_as_preview(artifact)
-                write_artifact(artifact, self.out / name)
-                artifacts.append(artifact)
-                if self.docs is not None:
-                    write_numbers(self.docs.with_suffix(""), Numbers(name, self._arguments(reproduction), numbers))
+        reproduction = self._reproduction(any(CATALOG[name].needs_features for name in names))
+        for name in names:
+            numbers = CATALOG[name].measure(reproduction)
+            artifact = CATALOG[name].present(numbers)
+            if self.quick:
+                artifact = _marked_as_preview(artifact)
+            write_artifact(artifact, self.out / name)
+            artifacts.append(artifact)
+            if self.docs is not None:
+                write_numbers(self.docs.with_suffix(""), Numbers(name, self._arguments(reproduction), numbers))
         saved = [Artifact.load(self.out / name) for name in CATALOG if (self.out / name / "artifact.json").is_file()]
         write_text(self.out / "index.html", reproduction_page(saved, TITLE, self._introduction()))
         write_text(self.out / "reproduction.md", markdown_page(saved, TITLE, self._introduction(), "{name}"))
@@ -176,7 +174,7 @@ class Reproduce(Command):
             arguments += [f"--weights {self.weights.name}"] if self.weights is not None else []
         return " ".join([*arguments, *(["--quick"] if self.quick else [])])
 
-    def _reproduction(self, announce: Announce, needs_features: bool) -> Reproduction:
+    def _reproduction(self, needs_features: bool) -> Reproduction:
         check_positive("seeds", self.seeds)
         check_positive("epochs", self.epochs)
         check_positive("minutes", self.minutes)
@@ -192,15 +190,14 @@ class Reproduce(Command):
         benchmarks = find_benchmarks(names, self.data_root, self.features, self.light, self.one_seed)
         known = known_runs(self.docs.with_suffix("")) if self.docs is not None else {}
         until = math.inf if self.minutes is None else time.monotonic() + 60 * self.minutes
-        reproduction = Reproduction(benchmarks, effort, self.engine, self.out, announce, self.image_split, known, until)
+        reproduction = Reproduction(benchmarks, effort, self.engine, self.out, self.image_split, known, until)
         if self.images is not None:
             check_encoder(self.encoder, self.size)
             mode = ImageMode(self.encoder, self.size, self.images, self.weights, self.freeze_blocks)
             streams = known_streams(self.docs.with_suffix("")) if self.docs is not None else {}
-            tell = partial(notice, quiet=self.output.quiet)
-            reproduction = dataclasses.replace(reproduction, images=mode, known_streams=streams, tell=tell)
+            reproduction = dataclasses.replace(reproduction, images=mode, known_streams=streams)
         unusable = [b.missing for b in benchmarks if b.missing and (needs_features or not b.folder)]
-        notice(*unusable, quiet=self.output.quiet)
+        notice(*unusable)
         if len(unusable) == len(benchmarks):
             raise ConfigError("no dataset found; add glyphs-light to --data, which needs no files")
         return reproduction

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
+from classnorm import progress
 from classnorm.continual import TaskStream, configure, read_image_split
 from classnorm.data import ZeroShotDataset
 from classnorm.report.stream_results import task_curve
@@ -143,10 +144,10 @@ def _run(
     chosen: list[Chosen] = []
     if protocol != "fixed":
         grid = paper_grid(arm.strategy) if protocol == "paper" else default_grid(arm.strategy)
-        progress = reproduction.announce(stage)
-        chosen = validated(
-            experiments, reproduction.runs, reproduction.engine, score=score, grid=grid, progress=progress
-        )
+        with progress.stage(stage) as on_progress:
+            chosen = validated(
+                experiments, reproduction.runs, reproduction.engine, score=score, grid=grid, progress=on_progress
+            )
         experiments = [choice.experiment for choice in chosen]
     results = reproduction.run(stage, {arm.label: experiments})[arm.label]
     return Streams([result for result in results if result is not None], chosen)

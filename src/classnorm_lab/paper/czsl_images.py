@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from classnorm import progress
 from classnorm.continual import ContinualConfig, Grid
 from classnorm.data import ZeroShotDataset
 from classnorm.io.arrays import read_npy, write_npy
@@ -92,7 +93,7 @@ def measure_czsl_images(reproduction: Reproduction) -> dict[str, Any]:
         keys = {arm.label: _key(reproduction, dataset, arm) for arm in IMAGE_ARMS}
         new = [arm for arm in IMAGE_ARMS if arm.inputs == "joint" and keys[arm.label] not in reproduction.known_streams]
         if new and not reproduction.time_is_up:
-            reproduction.tell(_plan(reproduction, dataset, new))
+            progress.notice(_plan(reproduction, dataset, new))
         for arm in IMAGE_ARMS:
             key = keys[arm.label]
             if key in reproduction.known_streams:
@@ -129,7 +130,8 @@ def _plan(reproduction: Reproduction, dataset: ZeroShotDataset, arms: Sequence[I
     from classnorm.runs.image_plan import plan_images
 
     assert reproduction.images is not None
-    encoder, inputs = reproduction.images.load(dataset, 0, torch.device("cpu"), reproduction.announce("images"))
+    with progress.stage("images") as on_progress:
+        encoder, inputs = reproduction.images.load(dataset, 0, torch.device("cpu"), on_progress)
     trials = len(_RATES.points()) + len(_NORMS.points()) - 1  # one of the latter is among the former
     seconds = 0.0
     for arm in arms:
@@ -168,8 +170,8 @@ def _run(reproduction: Reproduction, name: str, dataset: ZeroShotDataset, arm: I
 def _choose(
     reproduction: Reproduction, stage: str, experiments: Sequence[ContinualExperiment], grid: Grid
 ) -> list[Chosen]:
-    progress = reproduction.announce(stage)
-    return validated(experiments, reproduction.runs, reproduction.engine, grid=grid, progress=progress)
+    with progress.stage(stage) as on_progress:
+        return validated(experiments, reproduction.runs, reproduction.engine, grid=grid, progress=on_progress)
 
 
 def _choose_joint(reproduction: Reproduction, stage: str, experiments: Sequence[ContinualExperiment]) -> list[Chosen]:
@@ -214,7 +216,8 @@ def _frozen_features(reproduction: Reproduction, dataset: ZeroShotDataset, size:
     mode = reproduction.images if size is None else replace(reproduction.images, size=size, freeze_blocks=0)
 
     def compute() -> npt.NDArray[np.float32]:
-        encoder, inputs = mode.load(dataset, 0, torch.device("cpu"), reproduction.announce("images"))
+        with progress.stage("images") as on_progress:
+            encoder, inputs = mode.load(dataset, 0, torch.device("cpu"), on_progress)
         return _features(encoder, inputs)
 
     return _kept(reproduction.folder / f"features-{digest([dataset.checksum, 'frozen', mode.key()])[:16]}.npy", compute)
@@ -229,16 +232,16 @@ def _adapted_features(reproduction: Reproduction, experiment: ContinualExperimen
     def compute() -> npt.NDArray[np.float32]:
         assert experiment.images is not None
         encoder, inputs = experiment.images.load(experiment.dataset, experiment.seed, torch.device("cpu"))
-        progress = reproduction.announce("adapting the encoder")
-        outcome = run_stream(
-            experiment.stream,
-            experiment.strategy,
-            experiment.config,
-            experiment.seed,
-            encoder=encoder,
-            inputs=inputs,
-            progress=progress,
-        )
+        with progress.stage("adapting the encoder") as on_progress:
+            outcome = run_stream(
+                experiment.stream,
+                experiment.strategy,
+                experiment.config,
+                experiment.seed,
+                encoder=encoder,
+                inputs=inputs,
+                progress=on_progress,
+            )
         return _features(outcome.learner.encoder, inputs)
 
     return _kept(reproduction.folder / f"features-{experiment.name}.npy", compute)

@@ -16,6 +16,7 @@ from classnorm.io.escapes import file_name
 from classnorm.io.files import digest, write_json
 from classnorm.methods import METHODS, MethodConfig, method_named
 from classnorm.methods.space import Space
+from classnorm.progress import stage
 from classnorm.report.summary import SCORES
 from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, ranks
 from classnorm.results.numbers import number_text
@@ -226,9 +227,9 @@ def _search(
     space: Space,
     settings: SearchConfig,
 ) -> tuple[list[Trial], MethodConfig]:
-    progress = reproduction.announce(f"{benchmark.name}, {entry.label}: search")
-    fits = reproduction.folder / "fits"
-    trials, best = search(benchmark.dataset, entry.method, base, space, settings, fits, reproduction.engine, progress)
+    fits, engine = reproduction.folder / "fits", reproduction.engine
+    with stage(f"{benchmark.name}, {entry.label}: search") as progress:
+        trials, best = search(benchmark.dataset, entry.method, base, space, settings, fits, engine, progress)
     path = reproduction.folder / "leaderboard" / "searches" / f"{file_name(benchmark.name)}-{entry.label}.json"
     write_json(path, {"best": best.as_dict(), "trials": [asdict(trial) for trial in trials]})
     return trials, best

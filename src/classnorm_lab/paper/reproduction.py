@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from classnorm import progress
 from classnorm.errors import TrainingError
 from classnorm.io.files import digest
 from classnorm.methods import MethodConfig, method_named, resolve
 from classnorm.metrics import Calibration
-from classnorm.progress import Announce
 from classnorm.results.run_folder import Result
 from classnorm.runs.engine import Engine, Task, run_tasks
 from classnorm.runs.experiment import Experiment
@@ -76,8 +76,6 @@ class Reproduction:
     effort: Effort
     engine: Engine
     folder: Path
-    announce: Announce
-    """Starts the progress display of a batch of runs."""
     image_split: Path | None = None
     """Official training and test images of CUB, for its class stream."""
     known: Mapping[str, SeedRuns] = field(default_factory=dict)
@@ -88,8 +86,6 @@ class Reproduction:
     """Arms of `czsl-images` that were measured before, by their keys."""
     images: ImageMode | None = None
     """Encoder and images of `czsl-images`."""
-    tell: Callable[[str], None] = print
-    """Where a plan is printed."""
 
     @property
     def available(self) -> list[Benchmark]:
@@ -139,7 +135,8 @@ class Reproduction:
             TrainingError: a run failed; with `may_diverge`, for another reason than divergence.
         """
         experiments = [experiment for group in groups.values() for experiment in group]
-        failed = run_tasks(experiments, self.runs, self.engine, self.announce(stage), repeat_diverged=False)
+        with progress.stage(stage) as on_progress:
+            failed = run_tasks(experiments, self.runs, self.engine, on_progress, repeat_diverged=False)
         errors = [failure.message for failure in failed.values() if not (may_diverge and failure.diverged)]
         if errors:
             raise TrainingError(f"{stage}: a run failed: {errors[0]}")

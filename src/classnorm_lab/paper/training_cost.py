@@ -15,6 +15,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.io.documents import read_json
 from classnorm.io.files import digest, write_json
 from classnorm.methods import FitContext, FitJob, resolve
+from classnorm.progress import stage
 from classnorm.results.artifact import Artifact, Table
 from classnorm.results.numbers import mean, number_text
 from classnorm.results.verdicts import Verdict, judge_bounds
@@ -114,7 +115,8 @@ def measure_training_time(reproduction: Reproduction) -> dict[str, Any]:
         )
         for benchmark in reproduction.available
     }
-    run_tasks(list(tasks.values()), reproduction.runs, Engine(jobs=1), reproduction.announce("training-time"))
+    with stage("training-time") as progress:
+        run_tasks(list(tasks.values()), reproduction.runs, Engine(jobs=1), progress)
     return {
         "settings": [asdict(benchmark.setting) for benchmark in reproduction.benchmarks],
         "times": {

@@ -22,6 +22,6 @@ def reproduce():
     """A function that makes a reproduction from a folder, benchmarks and the fields of its effort."""
 
     def make(folder, *benchmarks, **effort):
-        return Reproduction(benchmarks, Effort(**effort), Engine(jobs=1), folder, lambda stage: None)
+        return Reproduction(benchmarks, Effort(**effort), Engine(jobs=1), folder)
 
     return make

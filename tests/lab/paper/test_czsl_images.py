@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from classnorm.progress import Display, shown_on
 from classnorm.runs.streams import ImageMode
 from classnorm_lab.paper import czsl_images
 from classnorm_lab.paper.page import Numbers, known_streams, write_numbers
@@ -35,17 +36,32 @@ def reproduction(reproduce, pictures, tmp_path_factory):
         patch.setattr(czsl_images, "IMAGE_ARMS", [a for a in czsl_images.IMAGE_ARMS if a.label in labels])
         patch.setattr(czsl_images, "_RATES", czsl_images.Grid({"lr": (0.01, 0.1)}))
         made = reproduce(tmp_path_factory.mktemp("out"), pictures, seeds=1, stream_epochs=1)
-        told = []
-        yield replace(made, images=ImageMode("convnet-gray", SIZE, freeze_blocks=2), tell=told.append), told
+        yield replace(made, images=ImageMode("convnet-gray", SIZE, freeze_blocks=2))
+
+
+class Notices(Display):
+    def __init__(self):
+        self.texts = []
+
+    def notice(self, text):
+        self.texts.append(text)
 
 
 @pytest.fixture(scope="module")
-def numbers(reproduction):
-    return json.loads(json.dumps(czsl_images.measure_czsl_images(reproduction[0]), allow_nan=False))
+def measured(reproduction):
+    """The numbers and the notices on the way."""
+    with shown_on(notices := Notices()):
+        numbers = czsl_images.measure_czsl_images(reproduction)
+    return json.loads(json.dumps(numbers, allow_nan=False)), notices.texts
+
+
+@pytest.fixture(scope="module")
+def numbers(measured):
+    return measured[0]
 
 
 @pytest.mark.slow
-def test_every_arm_has_its_scores_budgets_and_curves(numbers, reproduction):
+def test_every_arm_has_its_scores_budgets_and_curves(numbers, measured):
     artifact = czsl_images.czsl_images(numbers)
     table, budgets, paper = artifact.tables
     assert [row[0].text for row in table.body] == [arm.label for arm in czsl_images.IMAGE_ARMS]
@@ -54,7 +70,7 @@ def test_every_arm_has_its_scores_budgets_and_curves(numbers, reproduction):
     assert {"lr", "batch_norm"} <= set(table.body[2][-1].text.replace(",", "").split()), "all that was chosen"
     assert len(budgets.body) == 4 and len(paper.body) == 10
     assert len(artifact.verdicts) == 2 and len(artifact.plots) == 6
-    assert reproduction[1] and "2 arms on images, about" in reproduction[1][0]
+    assert "2 arms on images, about" in measured[1][0]
 
 
 @pytest.mark.slow
@@ -66,7 +82,7 @@ def test_an_arm_that_is_known_is_not_run_again_and_one_that_is_not_has_dashes(
     assert len(known) == 4
     kept = {key: entry for key, entry in known.items() if entry["arm"] != "Frozen encoder, Analytic"}
     monkeypatch.setattr(czsl_images, "_run", lambda *_: pytest.fail("run again"))
-    late = replace(reproduction[0], known_streams=kept, until=0.0)
+    late = replace(reproduction, known_streams=kept, until=0.0)
     again = czsl_images.measure_czsl_images(late)
     assert [run["arm"] for run in again["runs"]] == [entry["arm"] for entry in kept.values()]
     table = czsl_images.czsl_images(json.loads(json.dumps(again))).tables[0]
@@ -81,7 +97,7 @@ def test_without_images_it_says_what_is_missing(reproduce, tiny, tmp_path):
 
 
 def test_arms_with_and_without_cn_differ_in_nothing_else(reproduction, pictures):
-    made, _ = reproduction
+    made = reproduction
     arms = {arm.label: arm for arm in czsl_images.IMAGE_ARMS}
     [cn], [plain] = (
         czsl_images._experiments(made, pictures.dataset, arms[label]) for label in ("Sequential + CN", "Sequential")

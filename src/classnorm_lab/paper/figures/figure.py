@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from classnorm import progress
 from classnorm.data import ZeroShotDataset, simulate
 from classnorm.results.artifact import Artifact
 from classnorm_lab.diagnoses.diagnosis import Diagnosis, diagnose
@@ -82,7 +83,8 @@ Key = TypeVar("Key", bound=tuple[Any, ...])
 
 def run_diagnoses(reproduction: Reproduction, stage: str, tasks: Mapping[Key, Diagnosis]) -> dict[Key, Any]:
     """Run the diagnoses that are not finished, and return the numbers of all."""
-    return diagnose(tasks, reproduction.runs, reproduction.engine, reproduction.announce(stage))
+    with progress.stage(stage) as on_progress:
+        return diagnose(tasks, reproduction.runs, reproduction.engine, on_progress)
 
 
 def records(summaries: Mapping[Key, Mapping[str, Any]]) -> list[dict[str, Any]]:
