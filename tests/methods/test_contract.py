@@ -16,19 +16,6 @@ from classnorm.methods import METHODS, FitContext, FitJob, resolve
 from classnorm.methods.space import grid
 from classnorm.scoring import Scorer, fit
 
-# Settings for short training; each method uses those it has.
-FAST = {
-    "epochs": 3,
-    "hidden": 32,
-    "relation_hidden": 32,
-    "batch_size": 64,
-    "ways": 5,
-    "tasks": 10,
-    "critic_steps": 2,
-    "steps": 4,
-    "synthesized": 20,
-    "classifier_epochs": 3,
-}
 # Numbers that may be 0: a weight, a share or a count that switches something off.
 MAY_BE_ZERO = {
     *("adversarial_weight", "attention_weight", "centroid_weight", "classification_weight", "classifier_reach"),
@@ -46,60 +33,38 @@ AT_MOST_ONE = {
 each_method = pytest.mark.parametrize("method", [name for name in METHODS if name != "clip"])  # see test_clip.py
 
 
-@pytest.fixture(scope="module")
-def dataset():
-    return synthetic(SyntheticConfig(classes=14, unseen=4, rows=420, features=16, attributes=8))
-
-
-def fast(method, **changes):
-    names = {field.name for field in dataclasses.fields(METHODS[method].config)}
-    settings = {name: value for name, value in FAST.items() if name in names}
-    return {"calibration": "none"} | settings | changes
-
-
-@pytest.fixture(scope="module")
-def fitted(dataset):
-    """Trains the scorer of each method once."""
-    scorers: dict[str, Scorer] = {}
-
-    def get(method):
-        if method not in scorers:
-            scorers[method] = fit(dataset, method, **fast(method))
-        return scorers[method]
-
-    return get
+@each_method
+def test_the_same_seed_gives_the_same_scores_to_the_bit(tiny_data, fast_settings, tiny_scorer, method):
+    again = fit(tiny_data, method, seed=0, **fast_settings(method))
+    assert np.array_equal(again.scores(tiny_data.features), tiny_scorer(method).scores(tiny_data.features))
 
 
 @each_method
-def test_the_same_seed_gives_the_same_scores_to_the_bit(dataset, fitted, method):
-    again = fit(dataset, method, seed=0, **fast(method))
-    assert np.array_equal(again.scores(dataset.features), fitted(method).scores(dataset.features))
-
-
-@each_method
-def test_rows_outside_training_do_not_change_a_bit_of_the_weights(dataset, fitted, method):
-    features = dataset.features.copy()
-    outside = np.setdiff1d(np.arange(dataset.n_rows), dataset.split.train)
-    features[outside] = np.random.default_rng(1).uniform(0.0, 9.0, (len(outside), dataset.d_z))
-    other = fit(replace(dataset, features=features), method, **fast(method)).model.state_dict()
-    weights = fitted(method).model.state_dict()
+def test_rows_outside_training_do_not_change_a_bit_of_the_weights(tiny_data, fast_settings, tiny_scorer, method):
+    features = tiny_data.features.copy()
+    outside = np.setdiff1d(np.arange(tiny_data.n_rows), tiny_data.split.train)
+    features[outside] = np.random.default_rng(1).uniform(0.0, 9.0, (len(outside), tiny_data.d_z))
+    other = fit(replace(tiny_data, features=features), method, **fast_settings(method)).model.state_dict()
+    weights = tiny_scorer(method).model.state_dict()
     assert other.keys() == weights.keys()
     assert all(torch.equal(other[name], weights[name]) for name in weights)
 
 
 @each_method
-def test_descriptors_of_unseen_classes_change_the_weights_only_of_methods_that_say_so(dataset, fitted, method):
-    descriptors = dataset.descriptors.copy()
-    unseen = ~dataset.seen
-    descriptors[unseen] = np.random.default_rng(2).uniform(0.0, 1.0, (unseen.sum(), dataset.d_a))
-    other = fit(replace(dataset, descriptors=descriptors), method, **fast(method)).model.state_dict()
-    weights = fitted(method).model.state_dict()
+def test_descriptors_of_unseen_classes_change_the_weights_only_of_methods_that_say_so(
+    tiny_data, fast_settings, tiny_scorer, method
+):
+    descriptors = tiny_data.descriptors.copy()
+    unseen = ~tiny_data.seen
+    descriptors[unseen] = np.random.default_rng(2).uniform(0.0, 1.0, (unseen.sum(), tiny_data.d_a))
+    other = fit(replace(tiny_data, descriptors=descriptors), method, **fast_settings(method)).model.state_dict()
+    weights = tiny_scorer(method).model.state_dict()
     changed = any(not torch.equal(other[name], weights[name]) for name in weights if name != "descriptors")
     assert changed == METHODS[method].sees_unseen
 
 
 @each_method
-def test_an_interrupted_training_resumes_to_the_same_weights(dataset, fitted, method, tmp_path):
+def test_an_interrupted_training_resumes_to_the_same_weights(tiny_data, fast_settings, tiny_scorer, method, tmp_path):
     if "epochs" not in {field.name for field in dataclasses.fields(METHODS[method].config)}:
         pytest.skip("skipped: the method is not trained in epochs")
 
@@ -107,126 +72,130 @@ def test_an_interrupted_training_resumes_to_the_same_weights(dataset, fitted, me
         if epoch.done == 2:
             raise KeyboardInterrupt
 
-    job = FitJob(dataset, METHODS[method], resolve(dataset, method, **fast(method))[1])
+    job = FitJob(tiny_data, METHODS[method], resolve(tiny_data, method, **fast_settings(method))[1])
     context = FitContext(torch.device("cpu"), stop, tmp_path / "training.safetensors", checkpoint_every=1)
     with pytest.raises(KeyboardInterrupt):
         job.fit(context)
     resumed = job.fit(replace(context, progress=None, resume=True))
     assert [record["epoch"] for record in resumed.history] == [1, 2, 3]
-    weights = fitted(method).model.state_dict()
+    weights = tiny_scorer(method).model.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in resumed.model.state_dict().items())
 
 
 @each_method
-def test_another_seed_gives_other_scores_where_training_draws(dataset, fitted, method):
-    scores = fit(dataset, method, seed=7, **fast(method)).scores(dataset.features)
+def test_another_seed_gives_other_scores_where_training_draws(tiny_data, fast_settings, tiny_scorer, method):
+    scores = fit(tiny_data, method, seed=7, **fast_settings(method)).scores(tiny_data.features)
     assert np.isfinite(scores).all()
     draws = "epochs" in {field.name for field in dataclasses.fields(METHODS[method].config)}
-    assert np.array_equal(scores, fitted(method).scores(dataset.features)) != draws
+    assert np.array_equal(scores, tiny_scorer(method).scores(tiny_data.features)) != draws
 
 
 @each_method
-def test_a_saved_scorer_loads_with_the_same_scores(dataset, fitted, method, tmp_path):
-    loaded = Scorer.load(fitted(method).save(tmp_path), "cpu")
-    assert np.array_equal(loaded.scores(dataset.features), fitted(method).scores(dataset.features))
-    assert (loaded.method, loaded.config, loaded.class_names) == (method, fitted(method).config, dataset.class_names)
+def test_a_saved_scorer_loads_with_the_same_scores(tiny_data, tiny_scorer, method, tmp_path):
+    loaded = Scorer.load(tiny_scorer(method).save(tmp_path), "cpu")
+    assert np.array_equal(loaded.scores(tiny_data.features), tiny_scorer(method).scores(tiny_data.features))
+    assert (loaded.method, loaded.config, loaded.class_names) == (
+        method,
+        tiny_scorer(method).config,
+        tiny_data.class_names,
+    )
 
 
 @each_method
-def test_classes_added_at_prediction_time_get_scores_and_leave_the_others_alone(dataset, fitted, method):
+def test_classes_added_at_prediction_time_get_scores_and_leave_the_others_alone(tiny_data, tiny_scorer, method):
     generator = np.random.default_rng(zlib.crc32(method.encode()))
-    between = np.array([generator.permutation(column)[:2] for column in dataset.descriptors.T]).T
-    more = fitted(method).add_classes({"okapi": between[0], "quagga": between[1]})
-    scores = more.scores(dataset.features[:30])
-    assert scores.shape == (30, dataset.n_classes + 2)
+    between = np.array([generator.permutation(column)[:2] for column in tiny_data.descriptors.T]).T
+    more = tiny_scorer(method).add_classes({"okapi": between[0], "quagga": between[1]})
+    scores = more.scores(tiny_data.features[:30])
+    assert scores.shape == (30, tiny_data.n_classes + 2)
     assert np.isfinite(scores).all()
-    known = fitted(method).scores(dataset.features[:30])
-    np.testing.assert_allclose(scores[:, : dataset.n_classes], known, rtol=1e-3, atol=1e-4)
+    known = tiny_scorer(method).scores(tiny_data.features[:30])
+    np.testing.assert_allclose(scores[:, : tiny_data.n_classes], known, rtol=1e-3, atol=1e-4)
     assert np.abs(scores[:, -1] - scores[:, -2]).max() > 0, "two descriptors, one score"
 
 
 @each_method
-def test_an_added_class_scores_the_same_after_saving(dataset, fitted, method, tmp_path):
-    more = fitted(method).add_classes({"okapi": dataset.descriptors.mean(axis=0)})
+def test_an_added_class_scores_the_same_after_saving(tiny_data, tiny_scorer, method, tmp_path):
+    more = tiny_scorer(method).add_classes({"okapi": tiny_data.descriptors.mean(axis=0)})
     loaded = Scorer.load(more.save(tmp_path), "cpu")
-    assert np.array_equal(loaded.scores(dataset.features[:30]), more.scores(dataset.features[:30]))
+    assert np.array_equal(loaded.scores(tiny_data.features[:30]), more.scores(tiny_data.features[:30]))
 
 
 @each_method
-def test_classes_left_out_do_not_change_the_scores_of_the_rest(dataset, fitted, method):
+def test_classes_left_out_do_not_change_the_scores_of_the_rest(tiny_data, tiny_scorer, method):
     index = [12, 3, 7]
-    few = fitted(method).only([dataset.class_names[c] for c in index]).scores(dataset.features[:30])
-    whole = fitted(method).scores(dataset.features[:30])
+    few = tiny_scorer(method).only([tiny_data.class_names[c] for c in index]).scores(tiny_data.features[:30])
+    whole = tiny_scorer(method).scores(tiny_data.features[:30])
     np.testing.assert_allclose(few, whole[:, index], rtol=1e-3, atol=1e-4)
 
 
 @each_method
-def test_scores_do_not_depend_on_which_rows_come_together(dataset, fitted, method):
-    whole = fitted(method).scores(dataset.features[:12])
-    pieces = np.concatenate([fitted(method).scores(dataset.features[i : i + 1]) for i in range(12)])
+def test_scores_do_not_depend_on_which_rows_come_together(tiny_data, tiny_scorer, method):
+    whole = tiny_scorer(method).scores(tiny_data.features[:12])
+    pieces = np.concatenate([tiny_scorer(method).scores(tiny_data.features[i : i + 1]) for i in range(12)])
     np.testing.assert_allclose(pieces, whole, rtol=1e-3, atol=1e-4)
 
 
 @each_method
-def test_features_of_another_width_are_refused(fitted, method):
+def test_features_of_another_width_are_refused(tiny_scorer, method):
     with pytest.raises(DataError, match=r"trained on \[n, 16\]"):
-        fitted(method).scores(np.ones((3, 15), np.float32))
+        tiny_scorer(method).scores(np.ones((3, 15), np.float32))
 
 
 @each_method
-def test_one_seen_class_is_refused(dataset, method):
-    train = dataset.split.train
-    one = train[dataset.labels[train] == dataset.labels[train[0]]]
-    alone = replace(dataset, split=Split(one, one[:0], dataset.split.test_unseen))
+def test_one_seen_class_is_refused(tiny_data, fast_settings, method):
+    train = tiny_data.split.train
+    one = train[tiny_data.labels[train] == tiny_data.labels[train[0]]]
+    alone = replace(tiny_data, split=Split(one, one[:0], tiny_data.split.test_unseen))
     with pytest.raises(ConfigError, match="at least 2 seen classes"):
-        fit(alone, method, **fast(method))
+        fit(alone, method, **fast_settings(method))
 
 
 @each_method
-def test_two_seen_classes_are_enough(method):
+def test_two_seen_classes_are_enough(fast_settings, method):
     few = synthetic(SyntheticConfig(classes=4, unseen=2, rows=80, features=8, attributes=5))
-    assert np.isfinite(fit(few, method, **fast(method)).scores(few.features)).all()
+    assert np.isfinite(fit(few, method, **fast_settings(method)).scores(few.features)).all()
 
 
 @each_method
-def test_a_seen_class_with_a_single_row_is_enough(dataset, method):
-    train = dataset.split.train
-    lonely = np.flatnonzero(dataset.labels[train] == dataset.labels[train[0]])[1:]
-    thinned = replace(dataset, split=replace(dataset.split, train=np.delete(train, lonely)))
-    assert np.isfinite(fit(thinned, method, **fast(method)).scores(thinned.features)).all()
+def test_a_seen_class_with_a_single_row_is_enough(tiny_data, fast_settings, method):
+    train = tiny_data.split.train
+    lonely = np.flatnonzero(tiny_data.labels[train] == tiny_data.labels[train[0]])[1:]
+    thinned = replace(tiny_data, split=replace(tiny_data.split, train=np.delete(train, lonely)))
+    assert np.isfinite(fit(thinned, method, **fast_settings(method)).scores(thinned.features)).all()
 
 
 @each_method
-def test_features_of_either_sign_train(dataset, method):
-    shifted = replace(dataset, features=dataset.features - dataset.features.mean(axis=0))
-    assert np.isfinite(fit(shifted, method, **fast(method)).scores(shifted.features)).all()
+def test_features_of_either_sign_train(tiny_data, fast_settings, method):
+    shifted = replace(tiny_data, features=tiny_data.features - tiny_data.features.mean(axis=0))
+    assert np.isfinite(fit(shifted, method, **fast_settings(method)).scores(shifted.features)).all()
 
 
 @each_method
-def test_half_precision_features_give_nearly_the_same_scores(dataset, fitted, method):
-    halved = replace(dataset, features=dataset.features.astype(np.float16))
-    scores = fit(halved, method, **fast(method)).scores(halved.features)
-    assert np.corrcoef(scores.ravel(), fitted(method).scores(dataset.features).ravel())[0, 1] > 0.99
+def test_half_precision_features_give_nearly_the_same_scores(tiny_data, fast_settings, tiny_scorer, method):
+    halved = replace(tiny_data, features=tiny_data.features.astype(np.float16))
+    scores = fit(halved, method, **fast_settings(method)).scores(halved.features)
+    assert np.corrcoef(scores.ravel(), tiny_scorer(method).scores(tiny_data.features).ravel())[0, 1] > 0.99
 
 
 @each_method
-def test_a_calibration_by_validation_works_from_end_to_end(dataset, method):
-    scorer = fit(dataset, method, **fast(method, calibration="validation:bias", validation_splits=1))
+def test_a_calibration_by_validation_works_from_end_to_end(tiny_data, fast_settings, method):
+    scorer = fit(tiny_data, method, **fast_settings(method, calibration="validation:bias", validation_splits=1))
     assert scorer.calibration.kind in ("bias", "none")
-    assert np.isfinite(scorer.scores(dataset.features)).all()
+    assert np.isfinite(scorer.scores(tiny_data.features)).all()
 
 
 @each_method
-def test_the_two_common_recipes_exist_and_are_valid(dataset, method):
+def test_the_two_common_recipes_exist_and_are_valid(tiny_data, method):
     for recipe in ("reference",) if method == "kernel" else ("paper", "reference"):  # kernel has no publication
-        _, config = resolve(dataset, method, recipe)
+        _, config = resolve(tiny_data, method, recipe)
         config.check()
 
 
 @each_method
-def test_configs_survive_json(dataset, method):
+def test_configs_survive_json(tiny_data, method):
     for recipe in METHODS[method].recipes:
-        _, config = resolve(dataset, method, recipe)
+        _, config = resolve(tiny_data, method, recipe)
         document = json.loads(json.dumps(config.as_dict()))
         assert METHODS[method].config(**document) == config
         assert METHODS[method].config().replace(**document) == config
@@ -242,9 +211,9 @@ def test_configs_survive_json(dataset, method):
     ],
     ids=str,
 )
-def test_invalid_values_are_refused(dataset, method, change):
+def test_invalid_values_are_refused(tiny_data, fast_settings, method, change):
     with pytest.raises(ConfigError, match=next(iter(change))):
-        fit(dataset, method, **fast(method, **change))
+        fit(tiny_data, method, **fast_settings(method, **change))
 
 
 def values_outside(method, field):
@@ -258,12 +227,12 @@ def values_outside(method, field):
 
 
 @each_method
-def test_a_number_outside_its_range_is_refused_by_name(dataset, method):
+def test_a_number_outside_its_range_is_refused_by_name(tiny_data, fast_settings, method):
     for field in dataclasses.fields(METHODS[method].config):
         if (method, field.name) != ("classnorm", "entropy_weight"):  # any number
             for value in values_outside(method, field):
                 with pytest.raises(ConfigError, match=f"{field.name} is {value}"):
-                    fit(dataset, method, **fast(method, **{field.name: value}))
+                    fit(tiny_data, method, **fast_settings(method, **{field.name: value}))
 
 
 @pytest.mark.parametrize(
@@ -298,9 +267,9 @@ def test_a_number_outside_its_range_is_refused_by_name(dataset, method):
         ("sgma", {"positions": 3}, "positions is 3; it must be a square number"),
     ],
 )
-def test_settings_that_cannot_work_are_refused_with_what_to_do(dataset, method, change, message):
+def test_settings_that_cannot_work_are_refused_with_what_to_do(tiny_data, fast_settings, method, change, message):
     with pytest.raises(ConfigError, match=message):
-        fit(dataset, method, **fast(method, **change))
+        fit(tiny_data, method, **fast_settings(method, **change))
 
 
 @pytest.mark.parametrize(
@@ -313,17 +282,17 @@ def test_settings_that_cannot_work_are_refused_with_what_to_do(dataset, method, 
         ("zsml", {"inner_lr": 1e25}, "lower `inner_lr` or `lr`$"),
     ],
 )
-def test_a_wild_learning_rate_diverges_in_one_line_with_a_hint(dataset, method, wild, hint):
-    far = replace(dataset, features=dataset.features * np.float32(1e18)) if method == "classnorm" else dataset
+def test_a_wild_learning_rate_diverges_in_one_line_with_a_hint(tiny_data, fast_settings, method, wild, hint):
+    far = replace(tiny_data, features=tiny_data.features * np.float32(1e18)) if method == "classnorm" else tiny_data
     with pytest.raises(TrainingError, match="diverged") as caught:
-        fit(far, method, **fast(method, **wild))
+        fit(far, method, **fast_settings(method, **wild))
     assert re.search(hint, str(caught.value)) and "\n" not in str(caught.value)
 
 
 @each_method
-def test_an_unknown_setting_is_refused_by_name(dataset, method):
+def test_an_unknown_setting_is_refused_by_name(tiny_data, method):
     with pytest.raises(ConfigError, match="unknown setting 'colour'"):
-        fit(dataset, method, colour="red")
+        fit(tiny_data, method, colour="red")
 
 
 @each_method
@@ -333,5 +302,5 @@ def test_there_is_a_space_to_search_for_either_sampler(method):
 
 
 @each_method
-def test_a_model_has_parameters_to_count(fitted, method):
-    assert sum(parameter.numel() for parameter in fitted(method).model.parameters()) > 0
+def test_a_model_has_parameters_to_count(tiny_scorer, method):
+    assert sum(parameter.numel() for parameter in tiny_scorer(method).model.parameters()) > 0

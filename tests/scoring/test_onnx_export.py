@@ -15,7 +15,6 @@ import onnxruntime
 import pytest
 import torch
 
-from classnorm.data import SyntheticConfig, synthetic
 from classnorm.encoders import frozen_encoder
 from classnorm.errors import ConfigError, OutputError
 from classnorm.methods import METHODS
@@ -27,20 +26,6 @@ from classnorm_lab.rivals.parts.generative import SoftmaxRowsConfig
 
 pytestmark = pytest.mark.slow
 
-# Settings that make training short; a method takes those that it has. ConSE combines few classes: the standardized
-# descriptors of all of them cancel out, and what is left is rounding error.
-FAST = {
-    "epochs": 3,
-    "hidden": 16,
-    "relation_hidden": 16,
-    "batch_size": 64,
-    "ways": 5,
-    "tasks": 10,
-    "critic_steps": 2,
-    "synthesized": 20,
-    "classifier_epochs": 3,
-    "top": 3,
-}
 TRAINED = {name for name in METHODS if issubclass(METHODS[name].config, SoftmaxRowsConfig)}
 """Methods without a formula for the prototype of a new class."""
 
@@ -57,22 +42,14 @@ def one_registry():
 
 
 @pytest.fixture(scope="module")
-def dataset():
-    return synthetic(SyntheticConfig(classes=14, unseen=4, rows=420, features=16, attributes=8))
-
-
-@pytest.fixture(scope="module")
-def trained(dataset):
-    """Method → its scorer, trained once; with a calibration and a temperature, which the graph must have too."""
+def trained(tiny_scorer):
+    """Method → its scorer, with a calibration and a temperature, which the graph must have too."""
     scorers: dict[str, Scorer] = {}
 
     def get(method):
         if method not in scorers:
-            names = {field.name for field in dataclasses.fields(METHODS[method].config)}
-            settings = {name: value for name, value in FAST.items() if name in names}
-            scorer = fit(dataset, method, device="cpu", calibration="none", **settings)
             calibration = Calibration("bias", 0.3) if len(scorers) % 2 else Calibration("scale", 0.8)
-            scorers[method] = scorer.calibrated(calibration, temperature=1.7)
+            scorers[method] = tiny_scorer(method).calibrated(calibration, temperature=1.7)
         return scorers[method]
 
     return get
@@ -113,18 +90,18 @@ def assert_same(exported, expected):
 
 
 @each_method
-def test_scores_and_probabilities_are_those_of_pytorch_on_seen_and_unseen_classes(dataset, trained, exported, method):
+def test_scores_and_probabilities_are_those_of_pytorch_on_seen_and_unseen_classes(tiny_data, trained, exported, method):
     scorer = trained(method)
-    scores, probabilities = exported(method)[0].run(["scores", "probabilities"], {"features": dataset.features})
-    expected = scorer.scores(dataset.features)
+    scores, probabilities = exported(method)[0].run(["scores", "probabilities"], {"features": tiny_data.features})
+    expected = scorer.scores(tiny_data.features)
     for side in (scorer.seen, ~scorer.seen):
         assert_same(scores[:, side], expected[:, side])
-    assert_same(probabilities, scorer.probabilities(dataset.features))
+    assert_same(probabilities, scorer.probabilities(tiny_data.features))
 
 
 @each_method
-def test_a_class_added_later_scores_as_after_add_classes(dataset, trained, exported, method):
-    new = np.stack([dataset.descriptors[:5].mean(axis=0), dataset.descriptors[3:9].max(axis=0)])
+def test_a_class_added_later_scores_as_after_add_classes(tiny_data, trained, exported, method):
+    new = np.stack([tiny_data.descriptors[:5].mean(axis=0), tiny_data.descriptors[3:9].max(axis=0)])
     more = trained(method).add_classes({"okapi": new[0], "quagga": new[1]})
     graphs = exported(method)
     assert len(graphs) == (1 if method in TRAINED else 2)
@@ -134,36 +111,36 @@ def test_a_class_added_later_scores_as_after_add_classes(dataset, trained, expor
         prototypes = np.concatenate([graphs[1].run(None, {})[0], graphs[1].run(None, {"descriptors": new})[0]])
     assert_same(prototypes, more.prototypes())
     seen = np.array([*about(graphs[0])["seen"], False, False])
-    inputs = {"features": dataset.features, "prototypes": prototypes, "seen": seen}
-    assert_same(graphs[0].run(["scores"], inputs)[0], more.scores(dataset.features))
+    inputs = {"features": tiny_data.features, "prototypes": prototypes, "seen": seen}
+    assert_same(graphs[0].run(["scores"], inputs)[0], more.scores(tiny_data.features))
 
 
 @each_method
-def test_one_row_and_one_class_are_enough(dataset, trained, exported, method):
-    few = trained(method).only([dataset.class_names[12]])
+def test_one_row_and_one_class_are_enough(tiny_data, trained, exported, method):
+    few = trained(method).only([tiny_data.class_names[12]])
     graphs = exported(method)
     if method not in TRAINED:
         assert_same(graphs[1].run(None, {"descriptors": few.descriptors})[0], few.prototypes())
-    inputs = {"features": dataset.features[:1], "prototypes": few.prototypes(), "seen": few.seen}
-    assert_same(graphs[0].run(["scores"], inputs)[0], few.scores(dataset.features[:1]))
+    inputs = {"features": tiny_data.features[:1], "prototypes": few.prototypes(), "seen": few.seen}
+    assert_same(graphs[0].run(["scores"], inputs)[0], few.scores(tiny_data.features[:1]))
 
 
-def test_many_more_rows_and_classes_than_the_model_has(dataset, trained, exported):
+def test_many_more_rows_and_classes_than_the_model_has(tiny_data, trained, exported):
     scorer = trained("classnorm")
     scores, prototypes = exported("classnorm")
     table = np.tile(scorer.descriptors, (20, 1))
-    inputs = {"features": np.tile(dataset.features, (5, 1)), "seen": np.tile(scorer.seen, 20)}
+    inputs = {"features": np.tile(tiny_data.features, (5, 1)), "seen": np.tile(scorer.seen, 20)}
     result = scores.run(["scores"], inputs | {"prototypes": prototypes.run(None, {"descriptors": table})[0]})[0]
-    assert_same(result, np.tile(scorer.scores(dataset.features), (5, 20)))
+    assert_same(result, np.tile(scorer.scores(tiny_data.features), (5, 20)))
 
 
-def test_the_files_say_what_they_are_and_belong_together(dataset, trained, exported, classnorm_files):
+def test_the_files_say_what_they_are_and_belong_together(tiny_data, trained, exported, classnorm_files):
     scores, prototypes = map(about, exported("classnorm"))
     assert classnorm_files[1].name == "model.prototypes.onnx"
     assert scores.pop("prototypes_sha256") == hashlib.sha256(classnorm_files[1].read_bytes()).hexdigest()
     assert scores == prototypes
-    assert scores["class_names"] == list(dataset.class_names)
-    assert scores["seen"] == dataset.seen.tolist()
+    assert scores["class_names"] == list(tiny_data.class_names)
+    assert scores["seen"] == tiny_data.seen.tolist()
     assert (scores["method"], scores["feature_dim"], scores["descriptor_dim"]) == ("classnorm", 16, 8)
     assert (scores["calibration"], scores["temperature"]) == (str(trained("classnorm").calibration), 1.7)
 
@@ -182,8 +159,8 @@ def test_axes_have_names_and_old_runtimes_can_read_the_files(classnorm_files):
     assert [(entry.domain, entry.version) for entry in scores.opset_import] == [("", 18)]
 
 
-def test_no_torch_is_needed_to_use_the_files(dataset, trained, classnorm_files, tmp_path):
-    np.save(tmp_path / "features.npy", dataset.features)
+def test_no_torch_is_needed_to_use_the_files(tiny_data, trained, classnorm_files, tmp_path):
+    np.save(tmp_path / "features.npy", tiny_data.features)
     script = f"""
 import sys, numpy as np, onnxruntime
 sys.modules["torch"] = sys.modules["classnorm"] = None
@@ -192,14 +169,14 @@ session = onnxruntime.InferenceSession({str(classnorm_files[0])!r})
 print(session.run(["scores"], {{"features": np.load("features.npy")}})[0].argmax(axis=1).tolist())
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == trained("classnorm").scores(dataset.features).argmax(axis=1).tolist()
+    assert json.loads(done.stdout) == trained("classnorm").scores(tiny_data.features).argmax(axis=1).tolist()
     assert done.stderr == ""
 
 
-def test_half_precision_features_must_be_made_single(dataset, exported):
+def test_half_precision_features_must_be_made_single(tiny_data, exported):
     scores = exported("classnorm")[0]
     with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument, match="float16"):
-        scores.run(["scores"], {"features": dataset.features.astype(np.float16)})
+        scores.run(["scores"], {"features": tiny_data.features.astype(np.float16)})
 
 
 def test_a_method_that_trains_its_prototypes_replaces_both_files_of_an_earlier_export(trained, tmp_path):
@@ -331,21 +308,21 @@ def test_an_opset_that_pytorch_does_not_give_is_refused(trained, tmp_path):
         export_onnx(trained("eszsl"), tmp_path / "model.onnx", opset=11)
 
 
-def test_a_later_opset_works(dataset, trained, tmp_path):
+def test_a_later_opset_works(tiny_data, trained, tmp_path):
     files = export_onnx(trained("eszsl"), tmp_path / "model.onnx", opset=21)
     assert {onnx.load(file).opset_import[0].version for file in files} == {21}
-    scores = session(files[0]).run(["scores"], {"features": dataset.features})[0]
-    assert_same(scores, trained("eszsl").scores(dataset.features))
+    scores = session(files[0]).run(["scores"], {"features": tiny_data.features})[0]
+    assert_same(scores, trained("eszsl").scores(tiny_data.features))
 
 
-def test_examples_are_in_the_exported_prototypes_and_scores(dataset, tmp_path):
-    scorer = fit(dataset, "kernel", calibration="bias:0.5").add_examples(
-        dataset.features[dataset.split.test_unseen[:6]],
-        [dataset.class_names[c] for c in dataset.labels[dataset.split.test_unseen[:6]]],
+def test_examples_are_in_the_exported_prototypes_and_scores(tiny_data, tmp_path):
+    scorer = fit(tiny_data, "kernel", calibration="bias:0.5").add_examples(
+        tiny_data.features[tiny_data.split.test_unseen[:6]],
+        [tiny_data.class_names[c] for c in tiny_data.labels[tiny_data.split.test_unseen[:6]]],
     )
     export_onnx(scorer, tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    features = dataset.features[:20].astype(np.float32)
+    features = tiny_data.features[:20].astype(np.float32)
     scores = session.run(["scores"], {"features": features})[0]
     np.testing.assert_allclose(scores, scorer.scores(features), rtol=1e-4, atol=1e-3)
     assert {entry.name for entry in session.get_overridable_initializers()} >= {"prototypes", "seen", "penalties"}

@@ -13,31 +13,31 @@ from classnorm_lab.diagnoses.variance import initial_variance
 
 
 @pytest.fixture(scope="module")
-def advice(tiny):
-    return variance_advice(tiny, seeds=2)
+def advice(easy_data):
+    return variance_advice(easy_data, seeds=2)
 
 
-def test_the_variances_are_means_over_seeds(tiny, advice):
+def test_the_variances_are_means_over_seeds(easy_data, advice):
     _, variances = advice
     for name, recipe in (("without class normalization", baseline), ("with class normalization", reference)):
         assert variances[name] == pytest.approx(
-            np.mean([initial_variance(tiny, recipe(tiny), seed) for seed in (0, 1)])
+            np.mean([initial_variance(easy_data, recipe(easy_data), seed) for seed in (0, 1)])
         )
 
 
-def test_the_gamma_that_is_advised_brings_the_variance_to_one(tiny, advice):
+def test_the_gamma_that_is_advised_brings_the_variance_to_one(easy_data, advice):
     lines, variances = advice
     variance = variances["without class normalization"]
     assert variance > 2
     gamma = float(re.search(r"γ = ([\d.]+) would bring it to 1 \(`gamma=\1`\)", lines[0]).group(1))
     assert gamma == pytest.approx(5.0 * variance**-0.25, abs=0.051)
-    after = np.mean([initial_variance(tiny, baseline(tiny).replace(gamma=gamma), seed) for seed in (0, 1)])
+    after = np.mean([initial_variance(easy_data, baseline(easy_data).replace(gamma=gamma), seed) for seed in (0, 1)])
     assert after == pytest.approx(1.0, rel=0.1)  # the advice is rounded
 
 
-def test_a_variance_of_0_02_asks_for_a_gamma_of_13_3(tiny, monkeypatch):
+def test_a_variance_of_0_02_asks_for_a_gamma_of_13_3(easy_data, monkeypatch):
     monkeypatch.setattr("classnorm_lab.diagnoses.advice.initial_variance", lambda *_: 0.02)
-    lines, _ = variance_advice(tiny)
+    lines, _ = variance_advice(easy_data)
     assert "γ = 13.3 would bring it to 1 (`gamma=13.3`)" in lines[0]
     assert "hardly changes the variance" in lines[-1]
 
@@ -45,12 +45,12 @@ def test_a_variance_of_0_02_asks_for_a_gamma_of_13_3(tiny, monkeypatch):
 @pytest.mark.parametrize(
     ("variance", "words"), [(1.3, "close to 1, as it should be"), (0.0, "cannot learn"), (16.0, "γ = 2.5 would bring")]
 )
-def test_a_good_a_vanished_and_a_large_variance_are_told_apart(tiny, monkeypatch, variance, words):
+def test_a_good_a_vanished_and_a_large_variance_are_told_apart(easy_data, monkeypatch, variance, words):
     monkeypatch.setattr("classnorm_lab.diagnoses.advice.initial_variance", lambda *_: variance)
-    assert words in variance_advice(tiny)[0][0]
+    assert words in variance_advice(easy_data)[0][0]
 
 
-def test_the_formulas_own_gamma_is_named(tiny, advice):
+def test_the_formulas_own_gamma_is_named(easy_data, advice):
     assert f"γ = {gamma_for_variance(1.0, 16):.1f};" in advice[0][2]
 
 

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import TrainingError
 from classnorm.methods.settings.classnorm import reference
 from classnorm.runs.engine import Engine
@@ -32,24 +31,19 @@ SIZE = {"seeds": 2, "iterations": 6, "every": 3, "width": 8}
 
 
 @pytest.fixture(scope="module")
-def dataset():
-    return synthetic(SyntheticConfig(classes=24, unseen=6, rows=480, features=16, attributes=12, noise=0.5))
-
-
-@pytest.fixture(scope="module")
 def root(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
 
 
 @pytest.fixture(scope="module")
-def variance(dataset, root):
-    numbers = diagnose(variance_tasks("tiny", dataset, seeds=2, iterations=12, width=8), root, ENGINE)
+def variance(easy_data, root):
+    numbers = diagnose(variance_tasks("tiny", easy_data, seeds=2, iterations=12, width=8), root, ENGINE)
     return {key: variance_summary(curves) for key, curves in numbers.items()}
 
 
 @pytest.fixture(scope="module")
-def smoothness(dataset, root):
-    numbers = diagnose(smoothness_tasks("tiny", dataset, **SIZE), root, ENGINE)
+def smoothness(easy_data, root):
+    numbers = diagnose(smoothness_tasks("tiny", easy_data, **SIZE), root, ENGINE)
     return {key: smoothness_summary(norms, SIZE["every"]) for key, norms in numbers.items()}
 
 
@@ -66,23 +60,23 @@ def test_the_variance_is_drawn_for_three_models_and_listed_for_both_norms(varian
 
 @pytest.mark.parametrize(("variant", "norm"), [("−NS", "unit-plain"), ("−NS, AN·√d_a", "unit")])
 @pytest.mark.parametrize("kind", ["between", "total"])
-def test_variances_are_those_of_the_analysis(variance, dataset, variant, norm, kind):
-    config = variance_models(dataset)["3-layer MLP"].replace(hidden=8, logits="dot", attribute_normalization=norm)
+def test_variances_are_those_of_the_analysis(variance, easy_data, variant, norm, kind):
+    config = variance_models(easy_data)["3-layer MLP"].replace(hidden=8, logits="dot", attribute_normalization=norm)
     for seed in (0, 1):
         summary, curve = (
             variance["tiny", "3-layer MLP", variant, seed],
-            training_variance(dataset, config, seed, 12)[kind],
+            training_variance(easy_data, config, seed, 12)[kind],
         )
         expected = {"0": curve[0], "10": curve[10], "100": curve[10], "median": np.median(curve)}
         assert {point: variance_at(summary, kind, point) for point in expected} == pytest.approx(expected, rel=1e-4)
 
 
-def test_smoothness_shows_the_mean_over_seeds_of_the_gradient_norms(smoothness, dataset):
-    config = reference(dataset).replace(hidden=8)
+def test_smoothness_shows_the_mean_over_seeds_of_the_gradient_norms(smoothness, easy_data):
+    config = reference(easy_data).replace(hidden=8)
     (plot,) = smoothness_artifact(smoothness).plots
     assert [series.label for series in plot.series] == list(SMOOTHNESS_MODELS)
     for series in plot.series:
-        runs = [gradient_norms(dataset, config, series.label, seed, 6, 3) for seed in (0, 1)]
+        runs = [gradient_norms(easy_data, config, series.label, seed, 6, 3) for seed in (0, 1)]
         np.testing.assert_allclose(series.y, np.mean(runs, axis=0), rtol=1e-4)
         assert series.x == [0.0, 3.0]
         norms = mean_gradient_norms(smoothness)["tiny", "PyTorch"][series.label]
@@ -96,22 +90,22 @@ def test_several_datasets_share_a_table_and_have_plots_of_their_own(smoothness):
     assert [plot.name for plot in artifact.plots] == ["smoothness-0", "smoothness-1"]
 
 
-def test_a_diagnosis_is_run_once(smoothness, dataset, root):
+def test_a_diagnosis_is_run_once(smoothness, easy_data, root):
     before = {path: path.stat().st_mtime_ns for path in root.glob("smoothness-*/*")}
     assert len(before) == 2 * len(SMOOTHNESS_MODELS)
-    again = diagnose(smoothness_tasks("tiny", dataset, **SIZE), root, ENGINE)
+    again = diagnose(smoothness_tasks("tiny", easy_data, **SIZE), root, ENGINE)
     assert {key: smoothness_summary(norms, 3) for key, norms in again.items()} == smoothness
     assert {path: path.stat().st_mtime_ns for path in root.glob("smoothness-*/*")} == before
 
 
-def test_a_diagnosis_that_fails_is_an_error_with_its_message(dataset, tmp_path):
-    task = Diagnosis(dataset, "smoothness", reference(dataset), {"model": "3-layer MLP", "iterations": 0})
+def test_a_diagnosis_that_fails_is_an_error_with_its_message(easy_data, tmp_path):
+    task = Diagnosis(easy_data, "smoothness", reference(easy_data), {"model": "3-layer MLP", "iterations": 0})
     with pytest.raises(TrainingError, match="smoothness: iterations, every and probes must be at least 1"):
         diagnose({"one": task}, tmp_path, ENGINE)
 
 
-def test_attribute_tables_and_plots_show_the_statistics(dataset):
-    statistics = attribute_statistics(dataset.descriptors)
+def test_attribute_tables_and_plots_show_the_statistics(easy_data):
+    statistics = attribute_statistics(easy_data.descriptors)
     artifact = normality({"tiny": statistics})
     assert artifact.tables[0].body[0][3].text == f"{100 * statistics.share_not_normal:.0f}"
     assert artifact.notes[0].startswith("Class descriptors")
@@ -121,7 +115,7 @@ def test_attribute_tables_and_plots_show_the_statistics(dataset):
     assert width * sum(histogram.series[0].y) == pytest.approx(1.0, abs=1e-3)
 
 
-def test_constant_attributes_are_noted(dataset):
-    descriptors = np.array(dataset.descriptors)
+def test_constant_attributes_are_noted(easy_data):
+    descriptors = np.array(easy_data.descriptors)
     descriptors[:, 0] = 1.0
     assert "left out: tiny 1" in normality({"tiny": attribute_statistics(descriptors)}).notes[1]

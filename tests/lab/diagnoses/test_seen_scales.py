@@ -17,14 +17,14 @@ HELD_OUT = 3  # a fifth of the 18 seen classes
 
 
 @pytest.fixture(scope="module")
-def curves(tiny):
-    return seen_scale_curves(tiny, CONFIG, seed=1)
+def curves(easy_data):
+    return seen_scale_curves(easy_data, CONFIG, seed=1)
 
 
 @pytest.fixture(scope="module")
-def direct(tiny):
+def direct(easy_data):
     """Uncalibrated scores on both parts, by the slow way: all logits of a model trained on the same rows."""
-    part = hold_out(tiny, HELD_OUT, None, 1)
+    part = hold_out(easy_data, HELD_OUT, None, 1)
     model = METHODS["classnorm"].fit(part, CONFIG, 1, FitContext(torch.device("cpu"))).model
     held_out = [part.class_names[c] for c in np.flatnonzero(~part.seen)]
 
@@ -37,7 +37,7 @@ def direct(tiny):
         kept = ~columns[data.labels[rows]]
         return gzsl_scores(logits[kept], data.labels[rows][kept], data.seen)
 
-    return {"validation": scores(part, []), "test": scores(tiny, held_out)}
+    return {"validation": scores(part, []), "test": scores(easy_data, held_out)}
 
 
 def test_there_is_a_curve_on_validation_and_one_on_test(curves):

@@ -4,17 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from classnorm.data import SyntheticConfig, synthetic
 from classnorm.runs.engine import Engine
 from classnorm_lab.paper.benchmarks import Benchmark
 from classnorm_lab.paper.reproduction import Effort, Reproduction
 
 
 @pytest.fixture(scope="session")
-def tiny():
-    data = synthetic(SyntheticConfig(classes=24, unseen=6, rows=480, features=16, attributes=12, noise=0.5))
+def tiny(easy_data):
     changes = {"hidden": 16, "epochs": 2}
-    return Benchmark("tiny", "tiny", "simulated", changes=changes, loaded=replace(data, name="tiny"))
+    return Benchmark("tiny", "tiny", "simulated", changes=changes, loaded=replace(easy_data, name="tiny"))
 
 
 @pytest.fixture(scope="session")

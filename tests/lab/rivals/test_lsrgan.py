@@ -4,18 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from classnorm.data import SyntheticConfig, synthetic
 from classnorm.methods import FitContext, resolve
 from classnorm_lab.rivals.lsrgan import METHOD, LsrGame, Relations, class_means
 from classnorm_lab.rivals.parts.generation import Batch, GameRows, GenerativeModel
 
 QUICK = {"hidden": 64, "epochs": 8, "lr": 1e-3, "critic_steps": 2, "classifier_epochs": 2, "synthesized": 20}
 CPU = FitContext(torch.device("cpu"))
-
-
-@pytest.fixture(scope="module")
-def dataset():
-    return synthetic(SyntheticConfig(classes=16, unseen=4, rows=640, features=24, attributes=10))
 
 
 def quick_fit(dataset, **changes):
@@ -58,8 +52,8 @@ def test_the_relation_loss_equals_its_formula_pair_by_pair():
     assert float(loss) == pytest.approx(np.mean(expected), rel=1e-4)
 
 
-def test_the_relation_loss_has_a_gradient_for_seen_and_for_unseen_classes(dataset):
-    config = resolve(dataset, "lsrgan", **QUICK, classification_weight=0.0, centroid_weight=0.0)[1]
+def test_the_relation_loss_has_a_gradient_for_seen_and_for_unseen_classes(tiny_data):
+    config = resolve(tiny_data, "lsrgan", **QUICK, classification_weight=0.0, centroid_weight=0.0)[1]
     model = GenerativeModel(config, 6, 5, 8)
     draws = torch.Generator().manual_seed(0)
     features, descriptors = torch.rand(32, 5, generator=draws), torch.rand(8, 6, generator=draws)
@@ -72,30 +66,30 @@ def test_the_relation_loss_has_a_gradient_for_seen_and_for_unseen_classes(datase
         assert float(slope.abs().max()) > 0
 
 
-def test_generated_means_of_unseen_classes_mirror_the_descriptors_better_with_the_relation_loss(dataset):
-    unseen, seen = dataset.descriptors[~dataset.seen], dataset.descriptors[dataset.seen]
+def test_generated_means_of_unseen_classes_mirror_the_descriptors_better_with_the_relation_loss(tiny_data):
+    unseen, seen = tiny_data.descriptors[~tiny_data.seen], tiny_data.descriptors[tiny_data.seen]
     wanted = np.array([[cosine(a, b) for b in seen] for a in unseen])
     errors = {}
     for weight in (0.0, 1000.0):
-        model = quick_fit(dataset, relation_weight=weight, relation_slack=0.0, neighbours=6)
-        real = real_means(model, dataset)
+        model = quick_fit(tiny_data, relation_weight=weight, relation_slack=0.0, neighbours=6)
+        real = real_means(model, tiny_data)
         found = np.array([[cosine(m, r) for r in real] for m in generated_means(model, unseen)])
         nearest = np.argsort(-wanted, axis=1)[:, :6]
         errors[weight] = np.abs(np.take_along_axis(found - wanted, nearest, axis=1)).mean()
     assert errors[1000.0] < 0.7 * errors[0.0]
 
 
-def test_generated_means_of_seen_classes_are_nearer_to_the_real_ones_with_the_centroid_loss(dataset):
+def test_generated_means_of_seen_classes_are_nearer_to_the_real_ones_with_the_centroid_loss(tiny_data):
     distances = {}
     for weight in (0.0, 10.0):
-        model = quick_fit(dataset, centroid_weight=weight, relation_weight=0.0)
-        difference = generated_means(model, dataset.descriptors[dataset.seen])
-        distances[weight] = np.linalg.norm(difference - real_means(model, dataset), axis=1).mean()
+        model = quick_fit(tiny_data, centroid_weight=weight, relation_weight=0.0)
+        difference = generated_means(model, tiny_data.descriptors[tiny_data.seen])
+        distances[weight] = np.linalg.norm(difference - real_means(model, tiny_data), axis=1).mean()
     assert distances[10.0] < 0.8 * distances[0.0]
 
 
-def test_the_released_recipe_lacks_only_the_relation_loss(dataset):
-    paper, released = (resolve(dataset, "lsrgan", recipe)[1] for recipe in ("paper", "released"))
+def test_the_released_recipe_lacks_only_the_relation_loss(tiny_data):
+    paper, released = (resolve(tiny_data, "lsrgan", recipe)[1] for recipe in ("paper", "released"))
     assert paper.relation_weight > 0
     assert released == paper.replace(relation_weight=0.0)
 

@@ -1,11 +1,9 @@
 """The generative engine: synthesis in one pass, networks a method adds, and what its classifier sees."""
 
 import numpy as np
-import pytest
 import torch
 from torch import nn
 
-from classnorm.data import SyntheticConfig, synthetic
 from classnorm.methods import FitContext
 from classnorm_lab.rivals.parts import generation
 from classnorm_lab.rivals.parts.generation import Game, GenerativeModel, generative_fit
@@ -13,11 +11,6 @@ from classnorm_lab.rivals.parts.generative import GenerativeConfig
 
 CONFIG = GenerativeConfig(hidden=16, epochs=2, critic_steps=2, synthesized=20, classifier_epochs=2, calibration="none")
 CPU = FitContext(torch.device("cpu"))
-
-
-@pytest.fixture(scope="module")
-def dataset():
-    return synthetic(SyntheticConfig(classes=12, unseen=4, rows=360, features=10, attributes=6))
 
 
 class Doubled(GenerativeModel):
@@ -45,9 +38,9 @@ class WithDecoder(Game):
         return loss
 
 
-def test_synthesis_in_one_pass_equals_that_of_each_class_alone(dataset, monkeypatch):
-    model = generative_fit(GenerativeModel, Game)(dataset, CONFIG, 0, CPU).model
-    table = torch.from_numpy(dataset.descriptors)
+def test_synthesis_in_one_pass_equals_that_of_each_class_alone(tiny_data, monkeypatch):
+    model = generative_fit(GenerativeModel, Game)(tiny_data, CONFIG, 0, CPU).model
+    table = torch.from_numpy(tiny_data.descriptors)
     together = model.synthesize(table, 7, torch.Generator().manual_seed(5))
     alone = [model.synthesize(a[None], 7, torch.Generator().manual_seed(5))[0] for a in table]
     torch.testing.assert_close(together, torch.stack(alone), rtol=1e-4, atol=1e-5)
@@ -56,19 +49,22 @@ def test_synthesis_in_one_pass_equals_that_of_each_class_alone(dataset, monkeypa
     torch.testing.assert_close(in_blocks, together, rtol=1e-4, atol=1e-5)
 
 
-def test_synthesis_calls_the_generator_once_however_many_classes_there_are(dataset, monkeypatch):
-    model = GenerativeModel(CONFIG, dataset.d_a, dataset.d_z, dataset.n_classes)
+def test_synthesis_calls_the_generator_once_however_many_classes_there_are(tiny_data, monkeypatch):
+    model = GenerativeModel(CONFIG, tiny_data.d_a, tiny_data.d_z, tiny_data.n_classes)
     calls = []
     monkeypatch.setattr(model, "generate", lambda noise, a: calls.append(a.shape) or model.generator(noise, a))
     for classes in (1, 2, 500):
-        model.synthesize(torch.ones(classes, dataset.d_a), 20, torch.Generator())
-    assert calls == [(1, 20, dataset.d_a), (2, 20, dataset.d_a), (500, 20, dataset.d_a)]
+        model.synthesize(torch.ones(classes, tiny_data.d_a), 20, torch.Generator())
+    assert calls == [(1, 20, tiny_data.d_a), (2, 20, tiny_data.d_a), (500, 20, tiny_data.d_a)]
 
 
-def test_the_generator_step_leaves_the_critic_alone_and_the_critic_step_the_generator(dataset):
-    model = GenerativeModel(CONFIG, dataset.d_a, dataset.d_z, dataset.n_classes)
+def test_the_generator_step_leaves_the_critic_alone_and_the_critic_step_the_generator(tiny_data):
+    model = GenerativeModel(CONFIG, tiny_data.d_a, tiny_data.d_z, tiny_data.n_classes)
     draws = torch.Generator().manual_seed(0)
-    features, seen = torch.rand(40, dataset.d_z, generator=draws), torch.randn(8, dataset.d_a, generator=draws)
+    features, seen = (
+        torch.rand(40, tiny_data.d_z, generator=draws),
+        torch.randn(8, tiny_data.d_a, generator=draws),
+    )
     game = Game(model, generation.GameRows(features, torch.arange(40) % 8, seen, seen[:0]), CONFIG, 0)
     batch = generation.Batch(features, torch.arange(40) % 8, seen[torch.arange(40) % 8], draws)
     game.critic_loss(batch).backward()
@@ -81,23 +77,23 @@ def test_the_generator_step_leaves_the_critic_alone_and_the_critic_step_the_gene
     assert all(torch.equal(value, before[name]) for name, value in game.critic.state_dict().items())
 
 
-def test_a_network_that_a_method_adds_is_trained(dataset):
+def test_a_network_that_a_method_adds_is_trained(tiny_data):
     games = []
 
     def game(*arguments):
         games.append(WithDecoder(*arguments))
         return games[-1]
 
-    generative_fit(GenerativeModel, game)(dataset, CONFIG, 0, CPU)
+    generative_fit(GenerativeModel, game)(tiny_data, CONFIG, 0, CPU)
     assert np.mean(games[0].losses[-5:]) < np.mean(games[0].losses[:5])
 
 
-def test_the_classifier_sees_transformed_features_of_known_and_new_classes(dataset):
-    model = generative_fit(Doubled, Game)(dataset, CONFIG, 0, CPU).model
-    rows = torch.from_numpy(dataset.features[:9])
-    descriptors = torch.from_numpy(dataset.descriptors)
+def test_the_classifier_sees_transformed_features_of_known_and_new_classes(tiny_data):
+    model = generative_fit(Doubled, Game)(tiny_data, CONFIG, 0, CPU).model
+    rows = torch.from_numpy(tiny_data.features[:9])
+    descriptors = torch.from_numpy(tiny_data.descriptors)
     prototypes = model.prototypes(torch.cat([descriptors, 1.3 * descriptors[:1]]))
-    assert prototypes.shape == (dataset.n_classes + 1, 2 * dataset.d_z + 1)
+    assert prototypes.shape == (tiny_data.n_classes + 1, 2 * tiny_data.d_z + 1)
     scaled = (rows - model.low) / model.span
     known = model.classifier(torch.cat([scaled, scaled**2], dim=1))
     torch.testing.assert_close(model.logits(rows, prototypes)[:, :-1], known)
