@@ -65,6 +65,20 @@ def require(
             raise ConfigError(f"{name} is {str(value)[:30]}; it must {rule}")
 
 
+def check_positive(**settings: float | None) -> None:
+    """Raise a `ConfigError` for the first number below 1; those that are None are not set."""
+    for name, value in settings.items():
+        if value is not None and value < 1:
+            raise ConfigError(f"`{name}` is {value}; it must be at least 1")
+
+
+def check_share(**settings: float | None) -> None:
+    """Raise a `ConfigError` for the first number that is not between 0 and 1; those that are None are not set."""
+    for name, value in settings.items():
+        if value is not None and not 0.0 < value < 1.0:
+            raise ConfigError(f"`{name}` is {value}; it must be between 0 and 1")
+
+
 def check_seed(seed: int, name: str = "seed") -> None:
     """Raise a `ConfigError` for a seed that random generators do not take."""
     if not 0 <= seed <= _LARGEST_SEED:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
-from classnorm.cli.console import counted, print_json, print_table
-from classnorm.cli.labelled_inputs import read_examples
-from classnorm.cli.model_inputs import InputOptions
-from classnorm.cli.options import Command, ModelArgument, OutputOptions, optional
-from classnorm.errors import ConfigError, ModelWarning
+from classnorm.cli.console import print_json, print_table
+from classnorm.cli.model_command import InputCommand, noticed_warnings
+from classnorm.cli.options import OutputOptions, optional
+from classnorm.errors import ConfigError
 from classnorm.progress import notice
 from classnorm.report import rich_table
 from classnorm.results.artifact import Table
-from classnorm.results.run_folder import model_files
-
-if TYPE_CHECKING:
-    from classnorm.scoring import Scorer
 
 _SHOWN = 20  # classes in the table
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adapt(Command):
+class Adapt(InputCommand):
     """Let a model learn from a few labelled pictures, from unlabelled ones, or from both.
 
     Examples:
@@ -47,7 +39,6 @@ class Adapt(Command):
       predict, evaluate, explain, export and serve.
     """
 
-    model: ModelArgument
     examples: Annotated[Path | None, optional("FOLDER|NPZ")] = None
     """Labelled pictures: a folder with one folder per class, a .csv file with path and label, or an .npz file with
     features and labels (class names)."""
@@ -57,7 +48,6 @@ class Adapt(Command):
     """Folder of the new model."""
     force: bool = False
     """Learn from unlabelled pictures even if validation found that they would not help."""
-    encoding: InputOptions
     output: OutputOptions
 
     def run(self) -> None:
@@ -65,19 +55,16 @@ class Adapt(Command):
         if not paths:
             raise ConfigError("nothing to learn from; give --examples, --unlabelled or both")
         self.encoding.check(paths)
-        model_files(self.model)  # must exist
-        if (self.out / "model.json").exists() or self.out.is_file():
-            raise ConfigError(f"--out {self.out}: exists; choose another folder")
-        from classnorm.scoring import Scorer  # PyTorch
+        self.check_new(self.out)
         from classnorm.scoring.examples import evidence, space_of
 
-        scorer = known = Scorer.load(self.model, self.encoding.device)
+        scorer = known = self.load()
         space_of(scorer)  # find out before images are encoded
         if self.examples is not None:
-            scorer = with_examples(scorer, self.encoding, self.model, self.examples)
+            scorer = self.with_examples(scorer, self.examples)
         if self.unlabelled is not None:
-            _, features = self.encoding.read(self.model, (self.unlabelled,), scorer.d_z)
-            with _noticed_warnings():
+            _, features = self.read((self.unlabelled,), scorer.d_z)
+            with noticed_warnings():
                 scorer = scorer.adapt(features, self.force)
         scorer.save(self.out)
         document: dict[str, Any] = {
@@ -94,28 +81,6 @@ class Adapt(Command):
         transductive = ", a transductive model: it has seen unlabelled pictures" if document["transductive"] else ""
         note = f": an unchanged copy of {self.model}" if scorer is known else transductive
         notice(f"wrote {self.out}{note}")
-
-
-def with_examples(scorer: Scorer, encoding: InputOptions, model: Path, path: Path) -> Scorer:
-    """The scorer with labelled pictures; a notice counts them and names classes that are new."""
-    features, labels = read_examples(encoding, model, path, scorer.d_z)
-    with _noticed_warnings():
-        more = scorer.add_examples(features, labels, str(path))
-    new = more.class_names[len(scorer.class_names) :]
-    known_only_by_pictures = f"; new, without a description: {', '.join(new)}" if new else ""
-    counts = f"{counted(len(labels), 'example')} of {counted(len(set(labels)), 'class')}"
-    notice(f"{counts}{known_only_by_pictures}")
-    return more
-
-
-@contextmanager
-def _noticed_warnings() -> Iterator[None]:
-    """Print what the model warns of as notices."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ModelWarning)
-        yield
-    for warning in caught:
-        notice(str(warning.message))
 
 
 def _print(classes: list[dict[str, Any]]) -> None:

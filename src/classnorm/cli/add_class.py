@@ -9,15 +9,13 @@ from typing import Annotated
 import tyro
 
 from classnorm.cli.console import print_json
-from classnorm.cli.new_classes import with_new_classes
-from classnorm.cli.options import Command, ModelArgument, OutputOptions
-from classnorm.errors import ConfigError
+from classnorm.cli.model_command import ModelCommand, with_new_classes
+from classnorm.cli.options import OutputOptions
 from classnorm.progress import notice
-from classnorm.results.run_folder import model_files
 
 
 @dataclass(frozen=True, kw_only=True)
-class AddClass(Command):
+class AddClass(ModelCommand):
     """Add classes to a model by their descriptors or descriptions, without training.
 
     Examples:
@@ -33,7 +31,6 @@ class AddClass(Command):
       they are encoded like those of the training.
     """
 
-    model: ModelArgument
     descriptors: Annotated[Path, tyro.conf.arg(metavar="FILE")]
     """New classes: .csv, .parquet, .json, .npy (names in a .txt file beside it), the .npz of classnorm describe, or
     text, if the model was trained with text."""
@@ -42,12 +39,8 @@ class AddClass(Command):
     output: OutputOptions
 
     def run(self) -> None:
-        model_files(self.model)  # must exist
-        if (self.out / "model.json").exists() or self.out.is_file():
-            raise ConfigError(f"--out {self.out}: exists; choose another folder")
-        from classnorm.scoring import Scorer  # PyTorch
-
-        scorer = Scorer.load(self.model, "cpu")
+        self.check_new(self.out)
+        scorer = self.load()
         more = with_new_classes(scorer, self.descriptors)
         new = more.class_names[len(scorer.class_names) :]
         more.save(self.out)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from classnorm.cli.console import counted, print_json, print_table
 from classnorm.cli.messages import as_flags
-from classnorm.cli.options import Command, DataArgument, DataOptions, Flag, OutputOptions, check_positive, optional
+from classnorm.cli.options import Command, DataArgument, DataOptions, Flag, OutputOptions, optional
 from classnorm.data import (
     SyntheticConfig,
     load_bundle,
@@ -33,6 +33,7 @@ from classnorm.errors import ConfigError
 from classnorm.preparation.parts import merge
 from classnorm.progress import notice, stage
 from classnorm.results.numbers import number_text
+from classnorm.settings import check_positive
 
 _LONG = 5e11  # operations: about ten seconds on one core
 
@@ -124,7 +125,7 @@ class DataConvert(Command):
 
     def _checked(self) -> tuple[Path, DType | None]:
         """The target and the precision."""
-        check_positive("rows-per-shard", self.rows_per_shard)
+        check_positive(rows_per_shard=self.rows_per_shard)
         target = self.out or self.target
         if target is None or (self.out and self.target):
             raise ConfigError("give either TARGET or --out FOLDER")
@@ -240,7 +241,7 @@ class DataSynthesize(Command):
     output: OutputOptions
 
     def run(self) -> None:
-        check_positive("rows-per-shard", self.rows_per_shard)
+        check_positive(rows_per_shard=self.rows_per_shard)
         config = SyntheticConfig(
             classes=self.classes,
             unseen=self.unseen,

@@ -11,8 +11,8 @@ import numpy as np
 import tyro
 
 from classnorm.cli.console import print_json, print_table
-from classnorm.cli.model_inputs import InputOptions
-from classnorm.cli.options import Command, DataOptions, ModelArgument, OutputOptions, optional
+from classnorm.cli.model_command import InputCommand
+from classnorm.cli.options import DataOptions, OutputOptions, optional
 from classnorm.data import ZeroShotDataset
 from classnorm.data.bundles import is_folder_bundle
 from classnorm.data.descriptions import match_names
@@ -23,7 +23,6 @@ from classnorm.metrics import Calibration, SideScores, side_gzsl_scores, side_pr
 from classnorm.report import SCORES, rich_table
 from classnorm.results.artifact import Table
 from classnorm.results.numbers import json_number, number_text
-from classnorm.results.run_folder import model_files
 from classnorm.runs.job import dataset_record
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ _DATA = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(Command):
+class Evaluate(InputCommand):
     """Score a saved model on the test rows of a dataset, or on all images of a folder; classes are matched by name.
 
     Examples:
@@ -45,27 +44,22 @@ class Evaluate(Command):
       classnorm evaluate runs/animals/seed-0 new_photos
     """
 
-    model: ModelArgument
     data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA|IMAGES", help=_DATA)]
     average: Literal["class", "sample"] = "class"
     """Average the accuracy over classes, as is usual in zero-shot learning, or over samples."""
     calibration: Annotated[str | None, optional("SPEC")] = None
     """Replace the calibration of the model: none, scale:S or bias:B."""
-    image: InputOptions
     dataset: DataOptions
     output: OutputOptions
 
     def run(self) -> None:
         calibration = None if self.calibration is None else Calibration.parse(self.calibration)
-        model_files(self.model)  # must exist
         path = Path(self.data)
         table = find_images(path) if _has_images(path) else None
         dataset = self.dataset.load(self.data) if table is None else None
         if table is not None:
-            self.image.check([path])
-        from classnorm.scoring import Scorer  # PyTorch
-
-        scorer = Scorer.load(self.model, self.image.device)
+            self.encoding.check([path])
+        scorer = self.load()
         if calibration is not None:
             scorer = scorer.calibrated(calibration)
         if table is not None:
@@ -83,7 +77,7 @@ class Evaluate(Command):
         names = [table.class_names[c] for c in present]
         positions = match_names(names, self.data, scorer.class_names, str(self.model))
         images = dict(zip(table.files, cast(Sequence[Path], table.images), strict=True))
-        inputs = self.image.encode(self.model, images, self.data)
+        inputs = self.encode(images, self.data)
         if inputs.features.shape[1] != scorer.d_z:
             raise DataError(
                 f"{self.data}: features have {inputs.features.shape[1]} dimensions; the model was trained on "

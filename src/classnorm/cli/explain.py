@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from classnorm.cli.console import print_json
-from classnorm.cli.model_inputs import InputOptions, Inputs, InputsArgument
-from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive, optional
+from classnorm.cli.model_command import InputCommand, Inputs, InputsArgument
+from classnorm.cli.options import OutputOptions, optional
 from classnorm.data.attribute_names import TEXT, check_attribute_names, read_attribute_names
 from classnorm.data.descriptions import match_names, read_descriptions, readable_name
 from classnorm.errors import ConfigError, DataError
 from classnorm.io.files import replacing
 from classnorm.preparation.describing import framed_vectors, recorded_text_encoder
 from classnorm.progress import notice
-from classnorm.results.run_folder import model_files
+from classnorm.settings import check_positive
 
 if TYPE_CHECKING:
     from classnorm.scoring import Scorer
@@ -29,7 +29,7 @@ _DRAWN = 12  # rows in a picture
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explain(Command):
+class Explain(InputCommand):
     """Say which attributes speak for an answer against the second best.
 
     Examples:
@@ -49,7 +49,6 @@ class Explain(Command):
       also what they are mistaken for, and the attributes whose change would help.
     """
 
-    model: ModelArgument
     inputs: InputsArgument = ()
     of_class: Annotated[str | None, tyro.conf.arg(name="class"), optional("NAME")] = None
     """Explain this class instead of single answers; the images or features, if any, are of this class."""
@@ -61,31 +60,27 @@ class Explain(Command):
     """Names of the attributes, one per line or in the format of CUB's attributes.txt."""
     out: Annotated[Path | None, optional("FILE.png")] = None
     """Draw the contributions into this file."""
-    encoding: InputOptions
     output: OutputOptions
 
     def run(self) -> None:
-        check_positive("top", self.top)
+        check_positive(top=self.top)
         if self.out is not None and self.out.suffix != ".png":
             raise ConfigError(f"--out {self.out}: must end in .png")
         if self.of_class is not None and (self.out or self.descriptions):
             raise ConfigError("--out and --descriptions are for single answers; leave them out with --class")
         if self.inputs or self.of_class is None:
             self.encoding.check(self.inputs)
-        model_files(self.model)  # must exist
         scorer = self._scorer()
         inputs = None
         if self.inputs:
-            inputs = self.encoding.read(self.model, self.inputs, scorer.d_z)
+            inputs = self.read(self.inputs, scorer.d_z)
         if self.of_class is not None:
             self._explain_class(scorer, self.of_class, inputs)
         elif inputs is not None:
             self._explain_rows(scorer, inputs)
 
     def _scorer(self) -> Scorer:
-        from classnorm.scoring import Scorer  # PyTorch
-
-        scorer = Scorer.load(self.model, self.encoding.device)
+        scorer = self.load()
         if self.attribute_names is None:
             return scorer
         names = check_attribute_names(read_attribute_names(self.attribute_names), scorer.d_a, str(self.attribute_names))

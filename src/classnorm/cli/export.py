@@ -10,11 +10,12 @@ from typing import Annotated
 import tyro
 
 from classnorm.cli.console import print_json
-from classnorm.cli.options import Command, Flag, ModelArgument, OutputOptions, optional
+from classnorm.cli.model_command import ModelCommand
+from classnorm.cli.options import Flag, OutputOptions, optional
 from classnorm.encoders import recorded_encoder
 from classnorm.errors import ConfigError
 from classnorm.progress import notice
-from classnorm.results.run_folder import encoder_file, model_files, read_encoder
+from classnorm.results.run_folder import encoder_file, read_encoder
 
 _HINT = """
   session = onnxruntime.InferenceSession("{file}")
@@ -24,7 +25,7 @@ _HINT = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(Command):
+class Export(ModelCommand):
     """Write a model as ONNX, to run it with onnxruntime instead of PyTorch.
 
     Examples:
@@ -38,7 +39,6 @@ class Export(Command):
       images, resized and cropped as its metadata says, instead of features.
     """
 
-    model: ModelArgument
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.onnx")]
     """File to write; an existing one is replaced."""
     opset: int = 18
@@ -54,16 +54,14 @@ class Export(Command):
             raise ConfigError("--weights are those of the encoder; it needs --encoder-inside")
         if self.file.suffix != ".onnx":
             raise ConfigError(f"{self.file}: the name of an ONNX file must end in .onnx")
-        model_files(self.model)  # must exist
         if self.encoder_inside and not encoder_file(self.model).is_file():
             raise ConfigError(
                 f"{self.model}: trained on features, so it knows no encoder; leave out --encoder-inside, or train with "
                 "--images"
             )
-        from classnorm.scoring import Scorer  # PyTorch
         from classnorm.scoring.onnx_export import export_onnx
 
-        scorer = Scorer.load(self.model, "cpu")
+        scorer = self.load()
         encoder = recorded_encoder(read_encoder(self.model), self.weights) if self.encoder_inside else None
         files = export_onnx(scorer, self.file, self.opset, encoder)
         if len(files) == 1:

@@ -14,7 +14,7 @@ import tyro
 
 from classnorm.cli.console import counted, print_json
 from classnorm.cli.image_options import ImageOptions, notice_skipped
-from classnorm.cli.options import Command, DataOptions, Flag, OutputOptions, check_positive, optional
+from classnorm.cli.options import Command, DataOptions, Flag, OutputOptions, optional
 from classnorm.cli.run_options import DeviceOption
 from classnorm.cluster import Cluster
 from classnorm.data import load_bundle
@@ -27,6 +27,7 @@ from classnorm.io.files import locked
 from classnorm.preparation.dataset import features_key, refreshed, with_split
 from classnorm.preparation.parts import PartOf
 from classnorm.progress import notice, stage
+from classnorm.settings import check_positive
 from classnorm.training import pick_device
 
 if TYPE_CHECKING:
@@ -134,8 +135,7 @@ class Extract(Command):
     def _check(self) -> None:
         if self.backend == "ray" and self.device != "auto":
             raise ConfigError("--device does not go with --backend ray; --gpus says whether workers use their GPUs")
-        check_positive("batch-size", self.batch_size)
-        check_positive("rows-per-shard", self.rows_per_shard)
+        check_positive(batch_size=self.batch_size, rows_per_shard=self.rows_per_shard)
         check_encoder(self.image.encoder, self.image.size)
         is_file = self.out.suffix == ".npz" and not self.out.is_dir()
         if not is_file and self.out.suffix:

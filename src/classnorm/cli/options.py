@@ -32,21 +32,8 @@ _DATASETS = "glyphs[-light|-greek], synthetic[:classes=…], simulated:FOLDER, a
 _TEMPLATE = 'Sentence with {} for the name or description: "a photo of a {}". Repeat the flag to average several.'
 
 DataArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA", help=f"Dataset: {_DATASETS}")]
-ModelArgument = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help="Folder of a finished run.")]
 Templates = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], optional("TEXT", _TEMPLATE)]
 Flag = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
-
-
-def check_positive(flag: str, value: float | None) -> None:
-    """Raise if a number is below 1."""
-    if value is not None and value < 1:
-        raise ConfigError(f"--{flag} is {value}; it must be at least 1")
-
-
-def check_share(flag: str, value: float | None) -> None:
-    """Raise if a share is not between 0 and 1."""
-    if value is not None and not 0.0 < value < 1.0:
-        raise ConfigError(f"--{flag} is {value}; it must be between 0 and 1")
 
 
 @dataclass(frozen=True, kw_only=True)

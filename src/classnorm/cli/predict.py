@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
-from classnorm.cli.adapt import with_examples
 from classnorm.cli.console import print_json
-from classnorm.cli.model_inputs import InputOptions, InputsArgument
-from classnorm.cli.new_classes import with_new_classes
-from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive, check_share, optional
+from classnorm.cli.model_command import InputCommand, InputsArgument, with_new_classes
+from classnorm.cli.options import OutputOptions, optional
 from classnorm.data.row_store import RowStore, row_blocks
 from classnorm.errors import ConfigError
 from classnorm.io.escapes import csv_cells
 from classnorm.io.files import replacing, write_json
 from classnorm.progress import notice
-from classnorm.results.run_folder import model_files
+from classnorm.settings import check_positive, check_share
 
 if TYPE_CHECKING:
     from classnorm.scoring import Scorer
@@ -32,7 +30,7 @@ _UNKNOWN = {"class": "unknown", "score": None, "probability": None, "kind": "unk
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predict(Command):
+class Predict(InputCommand):
     """Classify images or features, also into new classes with a descriptor.
 
     Examples:
@@ -54,7 +52,6 @@ class Predict(Command):
       column set has the classes that may be right, best first, separated by |.
     """
 
-    model: ModelArgument
     inputs: InputsArgument
     descriptors: Annotated[Path | None, optional("FILE")] = None
     """New classes: .csv, .parquet, .json, .npy (names in a .txt file beside it), .npz of classnorm describe, or text
@@ -74,27 +71,19 @@ class Predict(Command):
     """Write to this .csv or .json file instead of stdout."""
     block_mb: Annotated[int, tyro.conf.arg(metavar="MB")] = 64
     """Size of the blocks in which scores are computed; smaller ones are slower."""
-    encoding: InputOptions
     output: OutputOptions
 
     def run(self) -> None:
-        check_positive("top", self.top)
-        check_positive("block-mb", self.block_mb)
-        check_share("reject", self.reject)
-        check_share("coverage", self.coverage)
+        check_positive(top=self.top, block_mb=self.block_mb)
+        check_share(reject=self.reject, coverage=self.coverage)
         if self.out is not None and self.out.suffix not in (".csv", ".json"):
             raise ConfigError(f"--out {self.out}: must end in .csv or .json")
         self.encoding.check(self.inputs)
-        model_files(self.model)  # must exist
-        from classnorm.scoring import Scorer  # PyTorch
-        from classnorm.scoring.examples import space_of
-
-        scorer = replace(Scorer.load(self.model, self.encoding.device), block_bytes=self.block_mb << 20)
+        scorer = replace(self.load(), block_bytes=self.block_mb << 20)
         if self.descriptors is not None:
             scorer = with_new_classes(scorer, self.descriptors)
         if self.examples is not None:
-            space_of(scorer)  # find out before images are encoded
-            scorer = with_examples(scorer, self.encoding, self.model, self.examples)
+            scorer = self.with_examples(scorer, self.examples)
         if self.only:
             scorer = scorer.only(self.only)
         # Thresholds must exist: find out before images are encoded.
@@ -102,7 +91,7 @@ class Predict(Command):
             scorer.novelty_threshold(self.reject)
         if self.coverage is not None:
             scorer.prediction_sets(np.empty((0, scorer.d_z)), self.coverage)
-        names, features = self.encoding.read(self.model, self.inputs, scorer.d_z, may_be_empty=True)
+        names, features = self.read(self.inputs, scorer.d_z, may_be_empty=True)
         columns = ["row" if names is None else "image", "rank", "class", "score", "probability", "kind"]
         columns += [name for name, value in (("known", self.reject), ("set", self.coverage)) if value is not None]
         predictions: Iterable[dict[str, Any]] = _best(scorer, features, self, names)

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import tyro
 
-from classnorm.cli.options import Flag, check_positive, optional
+from classnorm.cli.options import Flag, optional
 from classnorm.errors import ConfigError
 from classnorm.progress import notice
 from classnorm.report import SCORES, group_results
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import Result, is_finished
-from classnorm.settings import check_seed
+from classnorm.settings import check_positive, check_seed
 from classnorm.training import Device
 
 _MOST_SEEDS = 10_000
@@ -42,7 +42,7 @@ class RunOptions:
     def seed_numbers(self) -> list[int]:
         if self.seed is not None and self.seeds is not None:
             raise ConfigError("--seed and --seeds exclude each other: run once with a seed, or with seeds 0 … N−1")
-        check_positive("seeds", self.seeds)
+        check_positive(seeds=self.seeds)
         check_seed(self.seed or 0)
         if self.seeds is not None and self.seeds > _MOST_SEEDS:
             raise ConfigError(f"--seeds is {str(self.seeds)[:30]}; it must be at most {_MOST_SEEDS:,}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from classnorm.cli.console import print_json, print_table
-from classnorm.cli.options import DataArgument, DataOptions, MethodCommand, OutputOptions, check_positive, optional
+from classnorm.cli.options import DataArgument, DataOptions, MethodCommand, OutputOptions, optional
 from classnorm.cli.run_options import mean_and_std, run_records
 from classnorm.errors import TrainingError
 from classnorm.io.escapes import file_name
@@ -27,6 +27,7 @@ from classnorm.runs.engine import Engine, run_tasks
 from classnorm.runs.experiment import Experiment
 from classnorm.runs.job import dataset_record
 from classnorm.runs.search import SearchConfig, Trial, search, trials_csv, write_recipe
+from classnorm.settings import check_positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class Search(MethodCommand):
     output: OutputOptions
 
     def run(self) -> None:
-        check_positive("seeds", self.seeds)
+        check_positive(seeds=self.seeds)
         self.search.check()
         dataset = self.dataset.load(self.data)
         # The search chooses a calibration too, unless one is set.

@@ -9,16 +9,16 @@ from typing import Annotated, Any
 import tyro
 
 from classnorm.cli.console import print_json
-from classnorm.cli.model_inputs import InputOptions
-from classnorm.cli.options import Command, ModelArgument, OutputOptions, check_positive
-from classnorm.results.run_folder import model_files
+from classnorm.cli.model_command import InputCommand
+from classnorm.cli.options import OutputOptions
+from classnorm.settings import check_positive
 
 _SURE = 0.95  # probability of the likeliest class
 _LEAST = 0.1  # pictures at stake in a class
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suggest(Command):
+class Suggest(InputCommand):
     """Say which pictures to label next, and which classes to describe better.
 
     Examples:
@@ -33,25 +33,21 @@ class Suggest(Command):
       would tell it from the class it is most confused with.
     """
 
-    model: ModelArgument
     unlabelled: Annotated[Path, tyro.conf.arg(metavar="FOLDER|FEATURES")]
     """Images, or features: .npy, .npz, .mat, .csv, .parquet, a bundle."""
     count: int = 20
     """Number of pictures."""
     classes: int = 5
     """Number of classes."""
-    encoding: InputOptions
     output: OutputOptions
 
     def run(self) -> None:
-        check_positive("count", self.count)
-        check_positive("classes", self.classes)
+        check_positive(count=self.count, classes=self.classes)
         self.encoding.check((self.unlabelled,))
-        model_files(self.model)  # must exist
-        from classnorm.scoring import Scorer, suggest  # PyTorch
+        from classnorm.scoring import suggest  # PyTorch
 
-        scorer = Scorer.load(self.model, self.encoding.device)
-        names, features = self.encoding.read(self.model, (self.unlabelled,), scorer.d_z)
+        scorer = self.load()
+        names, features = self.read((self.unlabelled,), scorer.d_z)
         document = suggest(scorer, features, self.count, self.classes)
         if names is not None:
             document["pictures"] = [

@@ -15,6 +15,7 @@ from classnorm.continual.arrivals import PLAIN, Arrivals
 from classnorm.data import ZeroShotDataset
 from classnorm.data.row_store import IntArray
 from classnorm.errors import ConfigError, DataError
+from classnorm.settings import check_share
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -228,8 +229,7 @@ def _sizes(dataset: ZeroShotDataset, tasks: int | Sequence[int] | None) -> list[
 
 def _stratified(dataset: ZeroShotDataset, seed: int, test_share: float) -> npt.NDArray[np.bool_]:
     """[n_rows], true for training rows: a random share of each class."""
-    if not 0 < test_share < 1:
-        raise ConfigError(f"test_share is {test_share}; it must be between 0 and 1")
+    check_share(test_share=test_share)
     count = np.bincount(dataset.labels, minlength=dataset.n_classes)
     n_test = np.clip(np.rint(count * test_share).astype(np.int64), 1, np.maximum(count - 1, 0))
     n_test[count < 2] = 0  # a single row is a training row

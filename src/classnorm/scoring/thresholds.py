@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.errors import ConfigError
 from classnorm.scoring.conformal import PredictionSets
 from classnorm.scoring.examples import picture_shares
 from classnorm.scoring.novelty import NoveltyScore, ScoredSplit, not_validated, requantiled
+from classnorm.settings import check_share
 
 if TYPE_CHECKING:
     from classnorm.scoring.scorer import Scorer
@@ -77,8 +77,7 @@ def measure_thresholds(
 
 def novelty_threshold(scorer: Scorer, reject: float) -> float:
     """The novelty that the share `reject` of known rows exceeds."""
-    if not 0.0 < reject < 1.0:
-        raise ConfigError(f"`reject` is {reject}; it is a share of the known images, between 0 and 1")
+    check_share(reject=reject)
     if scorer.rejection is None:
         raise not_validated("reject")
     score = scorer.rejection.score(scorer.seen)
@@ -92,8 +91,7 @@ def novelty_threshold(scorer: Scorer, reject: float) -> float:
 def set_limits(scorer: Scorer, coverage: float) -> Floats:
     """The largest surprise of each class in a set that holds the right class with probability `coverage`,
     [n_classes]."""
-    if not 0.0 < coverage < 1.0:
-        raise ConfigError(f"`coverage` is {coverage}; it is a probability, between 0 and 1")
+    check_share(coverage=coverage)
     if scorer.sets is None:
         raise not_validated("coverage")
     limits = scorer.sets.limits(scorer.seen, coverage)

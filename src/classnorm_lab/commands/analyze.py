@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from classnorm.cli.console import print_json, print_table
 from classnorm.cli.messages import as_flags
-from classnorm.cli.options import Command, DataArgument, DataOptions, OutputOptions, check_positive, optional
+from classnorm.cli.options import Command, DataArgument, DataOptions, OutputOptions, optional
 from classnorm.data import ZeroShotDataset
 from classnorm.io.escapes import file_name
 from classnorm.progress import stage
@@ -17,6 +17,7 @@ from classnorm.report.artifacts import write_artifact
 from classnorm.report.tables import rich_table
 from classnorm.results.artifact import Artifact
 from classnorm.runs.engine import Engine
+from classnorm.settings import check_positive
 from classnorm_lab.diagnoses.attribute_distribution import correlations, histograms, normality
 from classnorm_lab.diagnoses.attributes import attribute_statistics
 from classnorm_lab.diagnoses.diagnosis import Diagnosis, diagnose
@@ -47,8 +48,7 @@ class Options(Command):
 
     def run(self) -> None:
         kind = type(self).__name__.lower()
-        for flag in ("seeds", "iterations", "every", "hidden"):
-            check_positive(flag, getattr(self, flag, None))
+        check_positive(**{name: getattr(self, name, None) for name in ("seeds", "iterations", "every", "hidden")})
         dataset = self.dataset.load(self.data)
         out = self.out or Path("runs") / file_name(dataset.name) / f"analyze-{kind}"
         artifacts, sentences = self.diagnose(dataset, out / "runs")

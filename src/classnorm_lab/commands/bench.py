@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 from classnorm.cli.console import print_json, print_table
-from classnorm.cli.options import Command, Flag, OutputOptions, check_positive, optional
+from classnorm.cli.options import Command, Flag, OutputOptions, optional
 from classnorm.io.files import replacing, write_json
 from classnorm.report.draw import draw
 from classnorm.report.plots import png
 from classnorm.report.tables import rich_table
+from classnorm.settings import check_positive
 from classnorm_lab.bench.measures import compare, read_bench
 from classnorm_lab.bench.presentation import NOTES, bench_tables, comparison_table, step_plot
 from classnorm_lab.bench.shapes import chosen_shapes
@@ -50,8 +51,7 @@ class Bench(Command):
     output: OutputOptions
 
     def run(self) -> None:
-        for flag, value in (("features-dim", self.features_dim), ("repeats", self.repeats), ("threads", self.threads)):
-            check_positive(flag, value)
+        check_positive(features_dim=self.features_dim, repeats=self.repeats, threads=self.threads)
         shapes = chosen_shapes(self.shapes)
         old = read_bench(self.compare) if self.compare else None
 

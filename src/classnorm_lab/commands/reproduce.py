@@ -13,7 +13,7 @@ import tyro
 
 from classnorm.cli.console import print_json, print_table
 from classnorm.cli.messages import as_flags
-from classnorm.cli.options import Command, Flag, OutputOptions, check_positive, optional
+from classnorm.cli.options import Command, Flag, OutputOptions, optional
 from classnorm.encoders import check_encoder
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.io.files import write_text
@@ -23,6 +23,7 @@ from classnorm.report.tables import rich_table
 from classnorm.results.artifact import Artifact
 from classnorm.runs.engine import Engine
 from classnorm.runs.streams import ImageMode
+from classnorm.settings import check_positive
 from classnorm_lab.paper.benchmarks import EMBEDDED, find_benchmarks
 from classnorm_lab.paper.catalog import CATALOG
 from classnorm_lab.paper.page import TITLE, Numbers, known_runs, known_streams, render, write_numbers
@@ -175,10 +176,7 @@ class Reproduce(Command):
         return " ".join([*arguments, *(["--quick"] if self.quick else [])])
 
     def _reproduction(self, needs_features: bool) -> Reproduction:
-        check_positive("seeds", self.seeds)
-        check_positive("epochs", self.epochs)
-        check_positive("minutes", self.minutes)
-        check_positive("search-seconds", self.search_seconds)
+        check_positive(seeds=self.seeds, epochs=self.epochs, minutes=self.minutes, search_seconds=self.search_seconds)
         effort = QUICK if self.quick else Effort()
         if self.seeds is not None:
             effort = dataclasses.replace(effort, seeds=self.seeds)
