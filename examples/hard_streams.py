@@ -9,8 +9,7 @@ from pathlib import Path
 
 from classnorm.continual import Arrivals, TaskStream, configure, read_image_split
 from classnorm.data import load
-from classnorm.report.draw import draw
-from classnorm.report.plots import COLORS, Style, png
+from classnorm.report.draw import COLORS, Style, draw, png
 from classnorm.report.stream_results import task_curve
 from classnorm.results.artifact import Plot
 from classnorm.results.numbers import mean_text

@@ -26,7 +26,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-import classnorm.report
 from classnorm.cli import main
 from classnorm.data import SyntheticConfig, load, save_bundle, save_folder, synthetic
 from classnorm.data.decoding import read_images
@@ -35,7 +34,8 @@ from classnorm.errors import ClassNormError
 from classnorm.io.arrays import read_npy
 from classnorm.io.matlab import read_mat
 from classnorm.methods import METHODS, FitContext, FitJob, read_recipe, resolve
-from classnorm.report import group_results, plots, write_report
+from classnorm.report import files as report_files
+from classnorm.report import group_results, write_report
 from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, find_artifacts
 from classnorm.results.run_folder import find_results
 from classnorm.scoring import Scorer
@@ -185,7 +185,7 @@ def files(
     for kind in ("png", "jpg", "gif", "tiff", "webp", "bmp"):
         Image.fromarray(np.random.default_rng(0).integers(0, 255, (20, 30, 3), dtype=np.uint8)).save(root / f"i.{kind}")
 
-    draw, make_plots, drawn = plots.png, classnorm.report._plots, itertools.count()
+    draw, make_plots, drawn = report_files.png, report_files._plots, itertools.count()
 
     def report(path: Path) -> None:
         runs = path.parent if path.parent.name == "artifact" else path.parents[1]
@@ -193,13 +193,13 @@ def files(
         groups = group_results(find_results([runs], may_be_empty=True))
         number = next(drawn)  # plots take 0.2 s and drawing them 2 s: a tenth and a hundredth of what is accepted
         if number % 10:
-            classnorm.report._plots = lambda *arguments: {}
+            report_files._plots = lambda *arguments: {}
         elif number % 100:
-            plots.png = lambda figure: b""
+            report_files.png = lambda figure: b""
         try:
             write_report(groups, root / "page", "t", artifacts=artifacts)
         finally:
-            plots.png, classnorm.report._plots = draw, make_plots
+            report_files.png, report_files._plots = draw, make_plots
 
     def predict(path: Path) -> None:
         json.dumps(Scorer.load(path.parent, "cpu").probabilities(data.features[:3]).tolist(), allow_nan=False)

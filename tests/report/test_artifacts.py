@@ -1,16 +1,15 @@
-"""Artifacts: kept as JSON, shown as a page, as Markdown and as files."""
+"""Artifacts: kept as JSON, shown as a section of a page and as files."""
 
 import csv
 import json
-import re
 from dataclasses import replace
 
 import pytest
 
 from classnorm.errors import DataError
-from classnorm.report.artifacts import markdown_page, reproduction_page, write_artifact
+from classnorm.report.files import write_artifact
+from classnorm.report.page import artifact_section
 from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, find_artifacts
-from classnorm.results.verdicts import Verdict
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NAMES = ("3-layer MLP + CN", "a <b>bold</b> & brash | one_two", "γ = 5, −AN")
@@ -19,6 +18,7 @@ NAMES = ("3-layer MLP + CN", "a <b>bold</b> & brash | one_two", "γ = 5, −AN")
 @pytest.fixture(scope="module")
 def artifact():
     body = [[Cell(name), Cell(f"{10 * i}.5 ± 0.1", rank=i or None)] for i, name in enumerate(NAMES)]
+    colors = {"CN": "#009E73"}
     lines = Series("CN", "3-layer MLP + CN", [1.0, 2.0], [0.5, 0.7], [0.4, 0.6], [0.6, 0.8], "−AN")
     return Artifact(
         "main",
@@ -26,23 +26,22 @@ def artifact():
         "What the paper says & shows.",
         tables=[Table("Measured <here>", ["model", "H"], body), Table.of("Paper", ["model", "H"], [["RN", "–"]])],
         plots=[
-            Plot("curve", "lines", "A <curve>", "x", "y", [lines], log_x=True, lines_at={"one": 1.0}),
+            Plot(
+                "curve",
+                "lines",
+                "A <curve>",
+                "x",
+                "y",
+                [lines],
+                log_x=True,
+                lines_at={"one": 1.0},
+                colors=colors,
+            ),
             Plot("boxes", "boxes", "Boxes", "", "y", [Series("d", "d", [], [1.0, 2.0, 3.0])]),
-        ],
-        verdicts=[
-            Verdict("CN <helps>", "glyphs (hog)", "+2.3", "holds"),
-            Verdict("AN helps", "glyphs (hog)", "+0.3", "holds weakly"),
-            Verdict("NS helps", "glyphs (hog)", "−0.3", "does not hold"),
-            Verdict("more", "glyphs (hog)", "", "not measured"),
         ],
         notes=["CUB: give --data-root <DIR>"],
         data={"numbers": [1, 2.5, None]},
     )
-
-
-@pytest.fixture(scope="module")
-def page(artifact):
-    return reproduction_page([artifact], "Title <x>", "Introduction & more")
 
 
 def test_a_loaded_artifact_equals_the_saved_one(artifact, tmp_path):
@@ -70,7 +69,9 @@ def test_artifacts_are_found_below_folders_in_a_stable_order_and_once(artifact, 
         lambda text: text.replace('"tables"', '"fables"'),
         lambda text: text.replace('"log_x"', '"log_z"'),
         lambda text: text.replace('"rank"', '"rang"'),
-        lambda text: text.replace('"verdicts": [', '"verdicts": [5, '),
+        lambda text: text.replace('"notes"', '"verdicts": [5], "notes"'),
+        lambda text: text.replace('"notes"', '"verdicts": [{"claim": []}], "notes"'),
+        lambda text: text.replace('"#009E73"', '"url(x)"'),
         lambda text: "\x00" * 40,
     ],
 )
@@ -92,7 +93,7 @@ def test_every_table_and_plot_is_a_file(artifact, tmp_path):
     written = write_artifact(artifact, tmp_path / "main")
     names = {path.name for path in (tmp_path / "main").iterdir()}
     tables = {f"table{number}.{suffix}" for number in ("", "-2") for suffix in ("md", "csv", "tex")}
-    assert names == tables | {"claims.md", "curve.png", "boxes.png", "data.json", "artifact.json"}
+    assert names == tables | {"curve.png", "boxes.png", "data.json", "artifact.json"}
     assert {path.name for path in written} == names - {"artifact.json"}
     assert all(path.is_file() for path in written)
     assert (tmp_path / "main" / "curve.png").read_bytes().startswith(PNG)
@@ -120,60 +121,8 @@ def test_each_row_is_in_every_form(artifact, tmp_path):
     assert r"bold</b> \& brash | one\_two & \textbf{10.5 $\pm$ 0.1} \\" in latex
 
 
-def test_the_page_escapes_names_and_shows_everything(page):
-    assert "a &lt;b&gt;bold&lt;/b&gt; &amp; brash | one_two" in page
-    for raw in ("<b>bold", "<on>", "<here>", "<helps>", "<DIR>", "<x>", "A <curve>"):
-        assert raw not in page
-    for text in ("Results &lt;on&gt; glyphs", "Introduction &amp; more", "What the paper says &amp; shows."):
-        assert text in page
-    assert page.count("data:image/png;base64,") == 2
-    assert '<a href="#main">' in page and '<h2 id="main">' in page
-
-
-def test_the_contents_count_the_verdicts(artifact):
-    bare = replace(artifact, plots=[])
-    page = reproduction_page([bare, replace(bare, name="bare", verdicts=[])], "T", "I")
-    entries = re.findall(r"<li>(.*?)</li>", page)
-    assert re.sub("<[^>]+>", "", entries[0]).endswith(
-        "(1\N{NO-BREAK SPACE}✓, 1\N{NO-BREAK SPACE}~, 1\N{NO-BREAK SPACE}✗)"
-    )
-    assert entries[1].endswith("</a>")
-
-
-def test_verdicts_differ_by_a_mark_and_not_by_colour_alone(page):
-    for cell in (
-        '"words holds">✓ holds',
-        '"words weak">~ holds weakly',
-        '"words fails">✗ does not hold',
-        "not measured</td>",
-    ):
-        assert cell in page
-
-
-def test_the_page_is_one_file_without_links_to_elsewhere(page):
-    assert not re.search(r'(src|href)="(?!#|data:)', page)
-
-
-def test_markdown_links_the_plots_of_each_artifact_in_its_folder(artifact):
-    page = markdown_page([artifact, replace(artifact, name="other")], "T", "I", "pictures/{name}")
-    assert re.findall(r"!\[.*?\]\((.*?)\)", page) == [
-        "pictures/main/curve.png",
-        "pictures/main/boxes.png",
-        "pictures/other/curve.png",
-        "pictures/other/boxes.png",
-    ]
-    assert "- CUB: give --data-root <DIR>" in page
-    tally = page.split("## All claims")[1].split("## Results")[0]
-    assert "| CN \\<helps> | – | 2 | – | – |" in tally
-    assert page.count("| CN \\<helps> | glyphs (hog) | +2.3 | holds |") == 2
-
-
-def test_markdown_without_verdicts_has_no_section_of_claims(artifact):
-    assert "All claims" not in markdown_page([replace(artifact, verdicts=[])], "T", "I", "{name}")
-
-
 def test_an_artifact_with_nothing_in_it_is_a_page_too(tmp_path):
     empty = Artifact("empty", "Empty", "")
     assert write_artifact(empty, tmp_path) == [tmp_path / "data.json"]
-    assert "Empty" in reproduction_page([empty], "T", "I")
+    assert "Empty" in artifact_section(empty)
     assert Artifact.load(tmp_path) == empty

@@ -6,8 +6,7 @@ import pytest
 from classnorm.metrics import Calibration, gzsl_scores, side_scores
 from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.report import group_results
-from classnorm.report.calibration_curves import group_curves, shared_values
-from classnorm.report.plots import calibration_plot, group_styles
+from classnorm.report.plots import calibration_plot, group_curves, group_styles, shared_values
 from classnorm.results.run_folder import find_results
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from classnorm.errors import DataError
 from classnorm.report import group_results
-from classnorm.report.class_results import ClassResults, worst_classes
+from classnorm.report.summary import ClassResults, worst_classes
 from classnorm.results.run_folder import find_results
 
 

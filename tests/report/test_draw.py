@@ -6,8 +6,7 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
-from classnorm.report.draw import draw
-from classnorm.report.plots import png
+from classnorm.report.draw import COLORS, draw, png
 from classnorm.results.artifact import Plot, Series
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -59,8 +58,9 @@ def test_lines_go_through_their_points_with_a_band_around():
 
 
 def test_a_model_has_the_same_colour_in_two_plots_and_variants_differ_by_dashes():
-    together = draw(plot("lines", line("a", "Linear", variant="+NS +AN"), line("b", "Linear", variant="−NS")))
-    alone = draw(plot("lines", line("x", "3-layer MLP"), line("y", "Linear")))
+    colors = {"Linear": "#009E73"}
+    together = draw(plot("lines", line("a", "Linear"), line("b", "Linear", variant="−NS"), colors=colors))
+    alone = draw(plot("lines", line("x", "3-layer MLP"), line("y", "Linear"), colors=colors))
     a, b = together.axes[0].lines
     x, y = alone.axes[0].lines
     assert to_hex(a.get_color()) == to_hex(b.get_color()) == to_hex(y.get_color()) != to_hex(x.get_color())
@@ -68,10 +68,16 @@ def test_a_model_has_the_same_colour_in_two_plots_and_variants_differ_by_dashes(
     assert a.get_linestyle() == y.get_linestyle() == "-"
 
 
-def test_the_models_of_the_papers_figures_have_distinct_colours():
+def test_models_without_a_colour_of_their_own_get_distinct_ones_that_are_free():
     models = ["3-layer MLP + CN", "3-layer MLP", "Linear", "2-layer MLP", "MLP classifier"]
-    figure = draw(plot("lines", *(line(model, model) for model in models)))
-    assert len({to_hex(drawn.get_color()) for drawn in figure.axes[0].lines}) == 5
+    figure = draw(plot("lines", *(line(model, model) for model in models), colors={"Linear": "#E69F00"}))
+    drawn = [to_hex(drawn.get_color()).upper() for drawn in figure.axes[0].lines]
+    assert len(set(drawn)) == 5 and drawn[2] == "#E69F00"
+
+
+def test_a_plot_whose_own_colours_are_all_that_there_are_draws():
+    colors = {str(i): color for i, color in enumerate((*COLORS, "#7F4F24", "#808080"))}
+    assert png(draw(plot("lines", *(line(m, m) for m in (*colors, "other")), colors=colors))).startswith(PNG)
 
 
 def test_horizontal_lines_are_in_the_legend():

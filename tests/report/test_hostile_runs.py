@@ -15,7 +15,6 @@ from classnorm.errors import DataError
 from classnorm.report import group_results, write_report
 from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, find_artifacts
 from classnorm.results.run_folder import find_results
-from classnorm.results.verdicts import Verdict
 
 SCRIPT = "<script>alert(1)</script>"
 TAGS = {
@@ -75,11 +74,13 @@ def everything(write_run, write_stream, tmp_path):
         "text",
         tables=[Table("table", ["a", "b"], [[Cell("x", 1), Cell("y")]])],
         plots=[Plot("plot", "lines", "title", "x", "y", [Series("s", "m", [1.0, 2.0], [3.0, 4.0])], ticks=["t"])],
-        verdicts=[Verdict("claim", "data", "+1", "holds")],
         notes=["note"],
     )
     (runs / "artifact").mkdir()
     artifact.save(runs / "artifact")
+    document = json.loads((runs / "artifact" / "artifact.json").read_text())
+    document["verdicts"] = [{"claim": "claim", "dataset": "data", "measured": "+1", "verdict": "holds"}]
+    (runs / "artifact" / "artifact.json").write_text(json.dumps(document))
     return runs
 
 
@@ -91,8 +92,8 @@ def report(runs, folder):
 @pytest.mark.long
 @pytest.mark.slow
 def test_a_script_at_any_leaf_of_any_document_is_shown_or_refused(everything, tmp_path, monkeypatch):
-    monkeypatch.setattr("classnorm.report.plots.png", lambda figure: b"")  # drawing has a test of its own
-    monkeypatch.setattr("classnorm.report.artifacts.png", lambda figure: b"")
+    monkeypatch.setattr("classnorm.report.files.png", lambda figure: b"")  # drawing has a test of its own
+    monkeypatch.setattr("classnorm.report.page.png", lambda figure: b"")
     shown = refused = 0
     for path in sorted(everything.rglob("*.json")):
         whole = path.read_text(encoding="utf-8")
@@ -170,8 +171,7 @@ def test_numbers_and_intervals_in_csv_tables_stay_as_they_are():
 
 @pytest.mark.parametrize("kind", ["lines", "boxes", "histogram", "points", "heatmap", "bars"])
 def test_no_text_of_a_plot_is_read_as_a_formula(kind):
-    from classnorm.report.draw import draw
-    from classnorm.report.plots import png
+    from classnorm.report.draw import draw, png
 
     bad = r"$\a$ " * 200
     x = [1.0, 2.0] if kind != "points" else [1.0]

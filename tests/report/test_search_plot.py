@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.colors import to_hex
 
-from classnorm.report.search_plot import parallel_coordinates
+from classnorm.report.plots import parallel_coordinates
 
 
 @pytest.fixture

@@ -114,8 +114,8 @@ class Explain(InputCommand):
         return explain_texts(scorer, features, texts, partial(framed_vectors, encoder, templates), self.top)
 
     def _draw(self, documents: list[dict[str, Any]], path: Path) -> None:
-        from classnorm.report.explanations import contribution_plot
-        from classnorm.report.plots import png
+        from classnorm.report.draw import png
+        from classnorm.report.plots import contribution_plot
 
         if len(documents) > _DRAWN:
             notice(f"{path} shows the first {_DRAWN} of {len(documents)} rows")

@@ -17,8 +17,8 @@ from classnorm.methods import MethodConfig, Space, method_named, resolve
 from classnorm.methods.space import parse_space
 from classnorm.progress import stage
 from classnorm.report import group_results, rich_table, terminal_table
-from classnorm.report.plots import png
-from classnorm.report.search_plot import parallel_coordinates
+from classnorm.report.draw import png
+from classnorm.report.plots import parallel_coordinates
 from classnorm.results.artifact import Table
 from classnorm.results.card import search_card
 from classnorm.results.numbers import number_text

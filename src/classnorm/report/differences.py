@@ -8,7 +8,7 @@ from pathlib import Path
 
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.metrics.bootstrap import Difference, class_bootstrap
-from classnorm.report.summary import Group, best_group
+from classnorm.report.summary import Group, best_group, by_dataset
 
 _RESAMPLES = 4000
 
@@ -56,3 +56,13 @@ def reference_label(groups: Sequence[Group], against: str) -> str:
     if len(matches) > 1:
         raise ConfigError(f"`against={against!r}` could be any of: {'; '.join(sorted(matches))}")
     return matches.pop()
+
+
+def comparisons(groups: Sequence[Group], against: str | None = None) -> dict[str, Comparison]:
+    """Compare the models of each dataset with the one that `against` names, or with the best by H.
+
+    Streams are left out: they store no predictions to resample.
+    """
+    runs = [group for group in groups if not group.is_stream]
+    label = None if against is None else reference_label(runs, against)
+    return {name: compare(part, label) for name, part in by_dataset(runs).items() if len(part) > 1}

@@ -1,64 +1,49 @@
-"""Draws `Plot` data; a model has the same colour in every plot, a variant the same dashes."""
+"""Draws `Plot` data, and the look that all plots share: legible at column width, safe for colour-blind readers."""
 
 from __future__ import annotations
 
+import io
 import itertools
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from classnorm.report.plots import COLORS, Style, legend, new_figure, plain, plot_text, whole_ticks, wrapped
+from classnorm.io.escapes import printable
 from classnorm.results.artifact import Plot
 from classnorm.results.numbers import number_text
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the import takes long: only functions that draw do it
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_BLUE, _ORANGE, _GREEN, _PINK, _SKY, _RED = COLORS
-_MODELS = {
-    "3-layer MLP + CN": _BLUE,
-    "3-layer MLP": _ORANGE,
-    "Linear": _GREEN,
-    "2-layer MLP": _SKY,
-    "MLP classifier": _PINK,
-    "formula": "0.25",
-    "measured": _RED,
-    "H": "0.15",
-    "U": _RED,
-    "S": _SKY,
-    "EWC-online": _BLUE,
-    "MAS-online": _ORANGE,
-    "A-GEM": _GREEN,
-    "Sequential": _PINK,
-    "Multi-task": "0.15",
-    "Replay": _SKY,
-    "LwF": _RED,
-    "gather": _ORANGE,
-    "embedder": _SKY,
-    "logits": _GREEN,
-    "backward": _BLUE,
-    "optimizer": _PINK,
-    "other": "0.6",
-}
-_DASHES: dict[str, Any] = {
-    "": "-",
-    "+NS +AN": "-",
-    "−AN": (0, (5, 1.5)),
-    "−NS": "-.",
-    "−NS −AN": (0, (1, 1)),
-    "test": "-",
-    "validation": (0, (4, 1.5)),
-    "+ CN": "-",
-    "plain": (0, (4, 1.5)),
-}
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")  # Okabe and Ito
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), "-.", (0, (1, 1)), (0, (8, 2, 1, 2, 1, 2)))
+_LONGEST = 400  # characters of a text in a plot
+_WIDTH = 4.6  # inches; keeps the text legible on a phone
+_BLUE, _RED = COLORS[0], COLORS[5]
 _BOX = "#C9DCEB"
 _BROWN = "#7F4F24"
 _NUMBERED = 15  # a heat map with more rows shows no numbers
 _LINE = 8.5  # height of a line at a font size of 7, in points
 _MARGINS = 0.8  # height of title and labels of a figure, in inches
+
+
+@dataclass(frozen=True)
+class Style:
+    """The look of a model. Plots in which dashes have another meaning use its marker instead."""
+
+    color: str
+    dash: Any
+    marker: str
+
+
+def png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=160, metadata={"Software": None})
+    return buffer.getvalue()
 
 
 def draw(plot: Plot, styles: Mapping[str, Style] = {}) -> Figure:
@@ -87,10 +72,12 @@ def draw(plot: Plot, styles: Mapping[str, Style] = {}) -> Figure:
 
 
 def _lines(axes: Axes, plot: Plot, styles: Mapping[str, Style]) -> None:
-    others = _other_looks(plot)
+    looks = _looks(plot)
+    variants = dict.fromkeys(series.variant for series in plot.series if series.variant)
+    dashes = dict(zip(variants, itertools.cycle(DASHES[1:]), strict=False))
     for series in plot.series:
-        color, marker = others.get(series.model) or (_MODELS[series.model], "o" if series.model == "measured" else "")
-        style = styles.get(series.model, Style(color, _DASHES.get(series.variant, "-"), marker))
+        color, marker = looks[series.model]
+        style = styles.get(series.model, Style(color, dashes.get(series.variant, "-"), marker))
         look = {"color": style.color, "linestyle": style.dash, "linewidth": 1.4, "marker": style.marker}
         every = max(1, len(series.x) // 10)
         axes.plot(series.x, series.y, label=wrapped(series.label), markersize=4, markevery=every, **look)
@@ -104,13 +91,15 @@ def _lines(axes: Axes, plot: Plot, styles: Mapping[str, Style]) -> None:
         axes.set_ylim(*plot.limits)
 
 
-def _other_looks(plot: Plot) -> dict[str, tuple[str, str]]:
-    """Colour and marker of the models that have no colour of their own: colours that no other line of the plot has."""
-    models = dict.fromkeys(series.model for series in plot.series)
-    taken = {_MODELS[model] for model in models if model in _MODELS}
-    free = [color for color in (*COLORS, _BROWN, "0.5") if color not in taken]
-    looks = [(color, marker) for marker in ("", "s", "^", "D") for color in free]
-    return dict(zip((model for model in models if model not in _MODELS), itertools.cycle(looks), strict=False))
+def _looks(plot: Plot) -> dict[str, tuple[str, str]]:
+    """Colour and marker of each model; those without a colour of their own get one that no other line has."""
+    own = {series.model: plot.colors[series.model] for series in plot.series if series.model in plot.colors}
+    free = [color for color in (*COLORS, _BROWN, "0.5") if color not in own.values()] or COLORS
+    others = (model for model in dict.fromkeys(series.model for series in plot.series) if model not in own)
+    looks = ((color, marker) for marker in ("", "s", "^", "D") for color in free)
+    return {model: (color, "") for model, color in own.items()} | dict(
+        zip(others, itertools.cycle(looks), strict=False)
+    )
 
 
 def _heatmap(plot: Plot) -> Figure:
@@ -160,7 +149,7 @@ def _points(axes: Axes, plot: Plot) -> None:
     """Points, with their labels in a column on the right, in the order of their heights."""
     axes.margins(x=0.08, y=0.08)
     for series in plot.series:
-        axes.plot(series.x, series.y, "o", color=_MODELS.get(series.model, "0.45"), markersize=6)
+        axes.plot(series.x, series.y, "o", color=plot.colors.get(series.model, "0.45"), markersize=6)
     axes.autoscale_view()
     ordered = sorted(plot.series, key=lambda series: -series.y[0])
     to_axes = axes.transData + axes.transAxes.inverted()
@@ -178,9 +167,9 @@ def _points(axes: Axes, plot: Plot) -> None:
 
 def _bars(axes: Axes, plot: Plot) -> None:
     """Stacked in the order of the series."""
-    tops = np.zeros(len(plot.ticks))
+    tops, looks = np.zeros(len(plot.ticks)), _looks(plot)
     for series in plot.series:
-        color = _MODELS.get(series.model, _BLUE)
+        color, _ = looks[series.model]
         axes.bar(
             series.x, series.y, 0.8, tops, color=color, edgecolor="white", linewidth=0.5, label=plot_text(series.label)
         )
@@ -198,3 +187,40 @@ def _histogram(axes: Axes, plot: Plot) -> None:
         axes.stairs(series.y, edges, color=_BLUE, linewidth=0.9, label="attributes")
     x = np.linspace(*axes.get_xlim(), 200)
     axes.plot(x, np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi), color=_RED, linewidth=1.2, label="normal distribution")
+
+
+def new_figure(height: float, legend_lines: int) -> Figure:
+    """A figure as wide as a column of the page, with room for a legend below the plots."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(_WIDTH, height + 0.17 * legend_lines), layout="constrained")
+
+
+def legend(figure: Figure, handles: Sequence[Any]) -> None:
+    """A legend below the plots, with one entry per label."""
+    if handles:
+        unique = list({handle.get_label(): handle for handle in handles}.values())
+        figure.legend(handles=unique, fontsize=8, frameon=False, loc="outside lower left", labelspacing=0.3)
+
+
+def whole_ticks(axes: Axes) -> None:
+    """No ticks between whole numbers, for an axis of classes, tasks or epochs."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def plain(axes: Axes) -> None:
+    axes.grid(color="0.93")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def wrapped(name: str, width: int = 60) -> str:
+    """A name on at most three lines."""
+    return plot_text("\n".join(textwrap.wrap(name[: 4 * width].replace("_", " "), width)[:3]))
+
+
+def plot_text(text: str) -> str:
+    """Text for a plot that is not read as a formula, and not too long to draw."""
+    return printable(text[:_LONGEST]).replace("$", r"\$")

@@ -5,21 +5,20 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from classnorm.report.class_results import worst_classes
 from classnorm.report.differences import MEANING, Comparison
-from classnorm.report.plots import Style
-from classnorm.report.provenance import facts
+from classnorm.report.draw import Style, draw, png
 from classnorm.report.stream_results import STEPS, cost_table, step_table
-from classnorm.report.stylesheet import STYLE
-from classnorm.report.summary import Group, best_group, unseen_examples
+from classnorm.report.summary import Group, arrivals_text, best_group, unseen_examples, worst_classes
 from classnorm.report.tables import difference_table, html_dot, html_table, results_note, results_table
-from classnorm.results.artifact import Table
+from classnorm.results.artifact import Artifact, Table
+from classnorm.results.numbers import number_text
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def html_document(title: str, parts: Sequence[str]) -> str:
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head>\n<body>{''.join(parts)}{footer}</body></html>\n"
+        f"<style>{_STYLE}</style></head>\n<body>{''.join(parts)}{footer}</body></html>\n"
     )
 
 
@@ -200,6 +199,18 @@ def _gallery(group: Group) -> str:
     )
 
 
+def artifact_section(artifact: Artifact, more: str = "") -> str:
+    """A section with the tables, plots and notes of an artifact, and more HTML before the notes."""
+    parts = [f'<h2 id="{html.escape(artifact.name)}">{html.escape(artifact.title)}</h2>']
+    parts.append(f"<p>{html.escape(artifact.text)}</p>")
+    parts += [f"<h3>{html.escape(table.title)}</h3>{html_table(table)}" for table in artifact.tables]
+    if artifact.plots:
+        pictures = [html_image(png(draw(plot)), plot.title) for plot in artifact.plots]
+        parts.append(f'<div class="plots">{"".join(pictures)}</div>')
+    notes = [f'<p class="note">{html.escape(note)}</p>' for note in artifact.notes]
+    return "".join([*parts, more, *notes])
+
+
 def html_image(picture: bytes, text: str) -> str:
     return f'<img alt="{html.escape(text)}" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
 
@@ -216,3 +227,115 @@ def _details(group: Group, colors: Mapping[str, str], content: str) -> str:
     """Content that folds out below the label of the group."""
     summary = f"{html_dot(colors[group.label])}{html.escape(group.label)}"
     return f"<details><summary>{summary}</summary>{content}</details>"
+
+
+def facts(group: Group) -> dict[str, str]:
+    """Name → value; if the runs of a group differ, all values in the order of the seeds."""
+    values = {
+        "command": _values(group, lambda d: d.get("command")),
+        "dataset checksum": _values(group, lambda d: d["dataset"]["checksum"]),
+        **(_stream_facts if group.is_stream else _run_facts)(group),
+        "data": _values(group, lambda d: _pairs(d["dataset"]["provenance"])),
+        "settings": _values(group, lambda d: _pairs(d["config"])),
+        "seeds": ", ".join(str(result.document["seed"]) for result in group.results),
+        "device": _values(group, lambda d: f"{d.get('device', 'unknown')}, {d.get('threads', '?')} threads"),
+        "versions": _values(group, lambda d: _pairs(d["versions"])),
+        "created": _values(group, lambda d: d.get("created")),
+        "run folders": ", ".join(str(result.folder) for result in group.results),
+    }
+    return {name: value for name, value in values.items() if value}
+
+
+def _run_facts(group: Group) -> dict[str, str]:
+    return {
+        "split": _values(group, lambda d: d["dataset"].get("split_version") or d["dataset"]["provenance"].get("split")),
+        "split checksum": _values(group, lambda d: d["dataset"]["split_checksum"]),
+        "calibration": _values(group, lambda d: d["calibration"]),
+        "validation": _values(group, lambda d: _validation(d.get("validation"))),
+        "parameters": _values(group, lambda d: d.get("parameters")),
+    }
+
+
+def _stream_facts(group: Group) -> dict[str, str]:
+    return {
+        "stream checksum": _values(group, lambda d: d["stream"]["checksum"]),
+        "arrivals": _values(group, lambda d: arrivals_text(d["stream"])),
+        "image split": _values(group, lambda d: d["stream"]["image_split"]),
+        "encoder": _values(group, lambda d: d["encoder"] and f"{d['encoder']}, images of {d['image_size']} px"),
+        "chosen": _values(group, lambda d: d.get("chosen") and _chosen(d)),
+    }
+
+
+def _chosen(document: dict[str, Any]) -> str:
+    """The settings that a validation sequence chose, and the score it used."""
+    chosen = {name: document["config"][name] for name in document["chosen"]["settings"]}
+    return f"{_pairs(chosen)} by {document['chosen']['by']} on the {document['stream']['part'][0]} tasks before these"
+
+
+def _values(group: Group, read: Callable[[dict[str, Any]], Any]) -> str:
+    values = (read(result.document) for result in group.results)
+    return "; ".join(dict.fromkeys(str(value) for value in values if value not in (None, "")))
+
+
+def _pairs(mapping: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in mapping.items())
+
+
+def _validation(record: dict[str, Any] | None) -> str:
+    if record is None:
+        return "none; the calibration was set by hand"
+    if record["harmonic"] is None:
+        return f"{record['splits']} {record['kind']} splits without rows of unseen classes"
+    return f"H {number_text(record['harmonic'])} on {record['splits']} {record['kind']} splits"
+
+
+# For desktop, phone, dark mode and print.
+_STYLE = """
+:root { color-scheme: light dark; --right: #007A5A; --wrong: #B84700; --line: #8885; }
+@media (prefers-color-scheme: dark) { :root { --right: #2BC79A; --wrong: #FF9352; } }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 66rem; margin: 2rem auto; padding: 0 1rem; }
+h1, h2, h3, p, dd, summary { overflow-wrap: anywhere; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.3rem; margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
+h3 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
+p { max-width: 46rem; margin: .5rem 0; } .note { font-size: .875rem; opacity: .8; }
+.scroll { overflow: auto; max-width: 100%; } .tall { max-height: 26rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th:first-child, td:first-child {
+  text-align: left; white-space: normal; min-width: 8rem; position: sticky; left: 0; background: Canvas;
+}
+thead th { position: sticky; top: 0; background: Canvas; } thead th:first-child { z-index: 1; }
+th.words, td.words { text-align: left; }
+.words th, .words td { text-align: left; vertical-align: top; } .words td:last-child { white-space: normal; }
+u { text-underline-offset: .2em; }
+.dot { display: inline-block; width: .7em; height: .7em; border-radius: 50%; margin-right: .45em; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1rem; }
+.plots img { width: 100%; max-width: 34rem; height: auto; background: white; border-radius: 4px; }
+.gallery { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); gap: 1rem .5rem; }
+figure { margin: 0; text-align: center; font-size: .8rem; line-height: 1.25; overflow-wrap: anywhere; }
+figure img { width: 6rem; display: block; margin: 0 auto .3rem; background: white; border-radius: 4px; }
+.right { color: var(--right); } .wrong { color: var(--wrong); } .weak { opacity: .85; }
+.claims th:nth-child(-n+2), .claims td:nth-child(-n+2) { white-space: normal; }
+nav ul { columns: 18rem; padding-left: 1.1rem; } nav a { color: inherit; }
+details { margin: .5rem 0; } summary { cursor: pointer; }
+dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; }
+footer { margin-top: 2.5rem; font-size: .85rem; opacity: .75; }
+@media (max-width: 40rem) {
+  body { margin: 1rem auto; } th, td { padding: .3rem .4rem; font-size: .9rem; }
+  .words table, .words tbody { display: block; } .words thead { display: none; } .words td { overflow-wrap: anywhere; }
+  .words tr { display: block; border-bottom: 1px solid var(--line); padding: .3rem 0; }
+  .words td { border: 0; padding: 0 .6rem 0 0; display: inline-block; }
+  .words td:last-child { display: block; white-space: normal; }
+  .words td:nth-child(1) { font-weight: 600; } .words td:nth-child(3)::after { content: " rows"; }
+  .words td:nth-child(4)::after { content: " % right"; } .words td:last-child::before { content: "→ "; }
+}
+@media print {
+  :root { color-scheme: light; }
+  body { max-width: none; margin: 0; font-size: 10pt; }
+  .scroll, .tall { overflow: visible; max-height: none; }
+  .plots { grid-template-columns: 1fr 1fr; } .classes { display: none; }
+  th, td { font-size: 8pt; padding: .2rem .3rem; }
+  details::details-content { content-visibility: visible; block-size: auto; }
+  h2, h3 { break-after: avoid; } tr, img, figure, dt { break-inside: avoid; }
+}
+"""

@@ -1,58 +1,45 @@
-"""Plots of runs: legible at column width, safe for colour-blind readers, with the same style for a model in each."""
+"""Plots of runs, with one style for a model in all; of the trials of a search; of what speaks for an answer."""
 
 from __future__ import annotations
 
-import io
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.io.escapes import printable
-from classnorm.metrics import curve_of
-from classnorm.report.calibration_curves import GroupCurves, Kind, group_curves, shared_values
+from classnorm.metrics import Calibration, curve_of
+from classnorm.metrics.calibration import CalibrationCurves, calibration_curves, calibration_values
+from classnorm.report.draw import COLORS, DASHES, Style, legend, new_figure, plain, plot_text, whole_ticks, wrapped
 from classnorm.report.summary import SCORES, Group, best_group
 from classnorm.results.artifact import Plot, Series
+from classnorm.results.run_folder import Result
 
 if TYPE_CHECKING:  # the import takes long: only functions that draw do it
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")  # Okabe and Ito
-_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), "-.", (0, (1, 1)), (0, (8, 2, 1, 2, 1, 2)))
 _MARKERS = "os^Dv"
 _TINTS = {"unseen": "#F3C9AE", "seen": "#D4D8DC"}
-_LONGEST = 400  # characters of a text in a plot
-_WIDTH = 4.6  # inches; keeps the text legible on a phone
 _AXIS = {"scale": "scale s: seen scores × s", "bias": "bias b: seen scores − b"}
+_N_VALUES = 61  # points of a calibration curve
+_SEARCHED = "validation H (%)"
+_BAR_WIDTH, _BAR, _BAR_HEAD = 6.4, 0.22, 0.85  # inches: the figure, a bar, and title and axis of a panel
 
-
-@dataclass(frozen=True)
-class Style:
-    """The look of a model. Plots in which dashes have another meaning use its marker instead."""
-
-    color: str
-    dash: Any
-    marker: str
+Kind = Literal["scale", "bias"]
+Floats = npt.NDArray[np.float64]
 
 
 def group_styles(groups: Sequence[Group]) -> dict[str, Style]:
     """A style for each label, the same on all datasets."""
     labels = dict.fromkeys(group.label for group in groups)
     return {
-        label: Style(COLORS[i % len(COLORS)], _DASHES[i % len(_DASHES)], _MARKERS[i % len(_MARKERS)])
+        label: Style(COLORS[i % len(COLORS)], DASHES[i % len(DASHES)], _MARKERS[i % len(_MARKERS)])
         for i, label in enumerate(labels)
     }
-
-
-def png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=160, metadata={"Software": None})
-    return buffer.getvalue()
 
 
 def seen_unseen_plot(groups: Sequence[Group], styles: Mapping[str, Style]) -> Figure | None:
@@ -129,6 +116,65 @@ def _calibration_handles(curves: Mapping[str, GroupCurves], styles: Mapping[str,
     return handles
 
 
+@dataclass(frozen=True)
+class GroupCurves:
+    """Curves averaged over the seeds of a group."""
+
+    test: CalibrationCurves
+    validation: CalibrationCurves | None
+    """None without validation."""
+    chosen: list[float]
+    """The value of each run with this kind of calibration; 1 (scale) or 0 (bias) for runs without calibration."""
+
+
+def shared_values(groups: Sequence[Group], kind: Kind) -> Floats:
+    """Values that span the curves of all groups, for a shared axis."""
+    ranges = []
+    for result in (result for group in groups for result in group.results):
+        recorded = _recorded(result, kind)
+        ranges.append(
+            recorded["value"] if recorded else calibration_values([result.sides], kind, _calibration_of(result))
+        )
+    return np.linspace(min(values[0] for values in ranges), max(values[-1] for values in ranges), _N_VALUES)
+
+
+def group_curves(group: Group, kind: Kind, values: Floats) -> GroupCurves:
+    neutral = 1.0 if kind == "scale" else 0.0
+    calibrations = [_calibration_of(result) for result in group.results]
+    return GroupCurves(
+        calibration_curves([result.sides for result in group.results], kind, values),
+        _validation_curves(group, kind, values),
+        [neutral if c.kind == "none" else c.value for c in calibrations if c.kind in ("none", kind)],
+    )
+
+
+def _calibration_of(result: Result) -> Calibration:
+    return Calibration.parse(result.document["calibration"])
+
+
+def _recorded(result: Result, kind: Kind) -> dict[str, Any] | None:
+    """The validation curves of a run; None without validation and in runs of older versions."""
+    record: dict[str, Any] | None = ((result.document.get("validation") or {}).get("curves") or {}).get(kind)
+    return record
+
+
+def _with_nan(values: Sequence[float | None]) -> Floats:
+    """With NaN for null, as where a side of the validation has no rows."""
+    return np.array(values, dtype=np.float64)
+
+
+def _validation_curves(group: Group, kind: Kind, values: Floats) -> CalibrationCurves | None:
+    """Mean over seeds; NaN outside the range that the curves of all seeds share."""
+    records = [record for result in group.results if (record := _recorded(result, kind))]
+    if not records:
+        return None
+    curves = (
+        [np.interp(values, record["value"], _with_nan(record[name]), left=np.nan, right=np.nan) for record in records]
+        for name in ("unseen", "seen", "harmonic")
+    )
+    return CalibrationCurves(values, *(np.mean(curve, axis=0) for curve in curves))
+
+
 def class_plot(groups: Sequence[Group], styles: Mapping[str, Style]) -> Figure:
     """Sorted accuracies of the unseen and of the seen classes: a line for each model, bars for the best one."""
     from matplotlib.lines import Line2D
@@ -176,33 +222,6 @@ def training_plot(groups: Sequence[Group]) -> Plot:
     return Plot("training", "lines", "Training, one line per seed", "epoch", "training loss", series, limits=limits)
 
 
-def new_figure(height: float, legend_lines: int) -> Figure:
-    """A figure as wide as a column of the page, with room for a legend below the plots."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(_WIDTH, height + 0.17 * legend_lines), layout="constrained")
-
-
-def legend(figure: Figure, handles: Sequence[Any]) -> None:
-    """A legend below the plots, with one entry per label."""
-    if handles:
-        unique = list({handle.get_label(): handle for handle in handles}.values())
-        figure.legend(handles=unique, fontsize=8, frameon=False, loc="outside lower left", labelspacing=0.3)
-
-
-def whole_ticks(axes: Axes) -> None:
-    """No ticks between whole numbers, for an axis of classes, tasks or epochs."""
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-
-
-def plain(axes: Axes) -> None:
-    axes.grid(color="0.93")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 def example_grid(images: npt.NDArray[np.uint8], truth: Sequence[str], predicted: Sequence[str]) -> Figure:
     """Test images of unseen classes with the true and the predicted class; wrong predictions in orange."""
     from matplotlib.figure import Figure
@@ -221,11 +240,80 @@ def example_grid(images: npt.NDArray[np.uint8], truth: Sequence[str], predicted:
     return figure
 
 
-def wrapped(name: str, width: int = 60) -> str:
-    """A name on at most three lines."""
-    return plot_text("\n".join(textwrap.wrap(name[: 4 * width].replace("_", " "), width)[:3]))
+def contribution_plot(answers: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> Figure:
+    """A panel for each answer: its title, and a named bar for each contribution, to the right if it is positive."""
+    from matplotlib.figure import Figure
+
+    heights = [_BAR_HEAD + _BAR * max(1, len(bars)) for _, bars in answers]
+    figure = Figure(figsize=(_BAR_WIDTH, sum(heights)), layout="constrained")
+    panels = figure.subplots(len(answers), 1, squeeze=False, height_ratios=heights)
+    for axes, (title, bars) in zip(panels[:, 0], answers, strict=True):
+        values = [value for _, value in bars]
+        axes.barh(range(len(values)), values, color=[COLORS[0] if value > 0 else COLORS[5] for value in values])
+        axes.set_yticks(range(len(values)), [textwrap.shorten(name, 46, placeholder="…") for name, _ in bars])
+        axes.set_title(textwrap.fill(title, 76), fontsize=10, loc="left")
+        for text in (axes.title, *axes.get_yticklabels(), axes._left_title):
+            text.set_parse_math(False)  # names may hold any sign
+        axes.invert_yaxis()
+        axes.axvline(0.0, color="0.3", linewidth=0.8)
+        axes.tick_params(axis="y", labelsize=8, length=0)
+        axes.set_xlabel("contribution to the difference of the scores", fontsize=8)
+        axes.tick_params(axis="x", labelsize=8)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+    return figure
 
 
-def plot_text(text: str) -> str:
-    """Text for a plot that is not read as a formula, and not too long to draw."""
-    return printable(text[:_LONGEST]).replace("$", r"\$")
+def parallel_coordinates(trials: Sequence[Mapping[str, Any]]) -> Figure:
+    """Each trial is `{"settings": {...}, "harmonic": number or None, "state": ...}`; pruned ones are drawn thin."""
+    import matplotlib
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+    from matplotlib.figure import Figure
+
+    scored = [trial for trial in trials if trial["harmonic"] is not None]
+    names = [name for name in scored[0]["settings"] if len({str(t["settings"][name]) for t in scored}) > 1]
+    columns = {name: _parallel_axis([trial["settings"][name] for trial in scored]) for name in names}
+    harmonic = np.array([trial["harmonic"] for trial in scored], dtype=float)
+    columns[_SEARCHED] = _parallel_axis(list(harmonic), spread=True)
+    positions = np.stack([column[0] for column in columns.values()])  # [n_axes, n_trials]
+
+    figure = Figure(figsize=(max(5.0, 1.35 * len(columns) + 1.2), 3.8), layout="constrained")
+    axes = figure.subplots()
+    colors = matplotlib.colormaps["cividis"]
+    scale = Normalize(harmonic.min(), max(harmonic.max(), harmonic.min() + 1e-9))
+    pruned = np.array([trial["state"] == "pruned" for trial in scored])
+    winner = int(np.where(pruned, -np.inf, harmonic).argmax())  # H of a pruned trial is from fewer splits
+    for i in np.argsort(harmonic):
+        width, alpha = (3.0, 1.0) if i == winner else (0.8, 0.5) if pruned[i] else (1.5, 0.9)
+        color = "#D55E00" if i == winner else colors(scale(harmonic[i]))
+        axes.plot(positions[:, i], color=color, linewidth=width, alpha=alpha)
+    box = {"fc": "white", "ec": "none", "pad": 0.6, "alpha": 0.75}
+    for x, (_, ticks) in enumerate(columns.values()):
+        axes.axvline(x, color="0.4", linewidth=0.8)
+        for height, text in ticks:
+            axes.text(x + 0.03, height, text, fontsize=7, va="center", bbox=box)
+    axes.set_xticks(range(len(columns)), [plot_text(name.replace("_", " ")) for name in columns], fontsize=8)
+    axes.set(yticks=[], ylim=(-0.06, 1.06), xlim=(-0.15, len(columns) - 0.6))
+    axes.spines[:].set_visible(False)
+    axes.set_title("Trials; the winner in orange, pruned ones thin", fontsize=10)
+    figure.colorbar(ScalarMappable(scale, colors), ax=axes, label=_SEARCHED, fraction=0.03)
+    return figure
+
+
+def _parallel_axis(values: Sequence[Any], spread: bool = False) -> tuple[Floats, list[tuple[float, str]]]:
+    """Heights in [0, 1] and the tick labels of an axis."""
+    distinct = sorted(set(values), key=lambda value: (isinstance(value, str), value))
+    if any(isinstance(value, str | bool) for value in distinct) or (len(distinct) <= 5 and not spread):
+        place = {value: i / max(len(distinct) - 1, 1) for i, value in enumerate(distinct)}
+        return np.array([place[value] for value in values]), [(h, _tick_text(value)) for value, h in place.items()]
+    numbers = np.array(values, dtype=float)
+    logarithmic = not spread and numbers.min() > 0 and numbers.max() / numbers.min() >= 10
+    scaled = np.log(numbers) if logarithmic else numbers
+    low, high = float(scaled.min()), float(scaled.max())
+    ticks = {height: low + height * (high - low) for height in (0.0, 0.5, 1.0)}
+    labels = [(height, _tick_text(float(np.exp(tick) if logarithmic else tick))) for height, tick in ticks.items()]
+    return (scaled - low) / max(high - low, 1e-12), labels
+
+
+def _tick_text(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else plot_text(str(value))

@@ -1,8 +1,7 @@
-"""Results as plain data: runs, tables, plots and verdicts. Never imports PyTorch."""
+"""Results as plain data: runs, tables and plots. Never imports PyTorch."""
 
 from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, find_artifacts, ranks
 from classnorm.results.run_folder import Result, find_results
-from classnorm.results.verdicts import Verdict
 
 __all__ = [
     "Artifact",
@@ -11,7 +10,6 @@ __all__ = [
     "Result",
     "Series",
     "Table",
-    "Verdict",
     "find_artifacts",
     "find_results",
     "ranks",

@@ -1,4 +1,4 @@
-"""The outcome of a reproduction or a diagnosis: tables, plots and verdicts as plain data, which reports draw."""
+"""The outcome of an experiment or a diagnosis: tables, plots and notes as plain data, which reports draw."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from classnorm.errors import DataError
 from classnorm.io.documents import read_json
 from classnorm.io.files import write_json
 from classnorm.results.shapes import ArtifactDocument
-from classnorm.results.verdicts import Verdict
 
 ARTIFACT = "artifact.json"
 _WORD = re.compile(r"[^\W\d_]{3}")
+_COLOR = re.compile("#[0-9A-Fa-f]{6}")
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,13 @@ class Series:
 
     label: str
     model: str
-    """Decides the colour: a model has the same one in every plot."""
+    """Decides the colour."""
     x: list[float]
     y: list[float]
     low: list[float] | None = None
     high: list[float] | None = None
     variant: str = ""
-    """Decides the dashes, which tell lines of one model apart."""
+    """Decides the dashes, which tell lines of one model apart; a line without a variant is solid."""
 
 
 @dataclass(frozen=True)
@@ -100,19 +100,20 @@ class Plot:
     """Range of the y axis or, for a heat map, of the colours (0 to 100 by default)."""
     ticks: list[str] = field(default_factory=list)
     """Labels of the bars."""
+    colors: dict[str, str] = field(default_factory=dict)
+    """Model → its colour, like #0072B2; other models get colours that are free."""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A table or figure of the paper, measured here, or a diagnosis of a dataset."""
+    """Tables and plots that belong together: a diagnosis of a dataset, or a table or figure of a paper."""
 
     name: str
     title: str
     text: str
-    """What the paper shows, or what the diagnosis measures."""
+    """What it shows or measures."""
     tables: list[Table] = field(default_factory=list)
     plots: list[Plot] = field(default_factory=list)
-    verdicts: list[Verdict] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
     """The underlying numbers, for scripts."""
@@ -121,7 +122,7 @@ class Artifact:
         write_json(folder / ARTIFACT, {"format": "classnorm-artifact", **asdict(self)})
 
     @classmethod
-    def load(cls, folder: Path) -> Artifact:
+    def load(cls, folder: Path) -> Self:
         path, remedy = folder / ARTIFACT, "make it again"
         document = read_json(path, ArtifactDocument, remedy)
         for plot in document["plots"]:
@@ -130,23 +131,30 @@ class Artifact:
         if any(len(row) != len(table["header"]) for table in document["tables"] for row in table["body"]):
             raise DataError(f"{path}: a row of a table has another length than its header; {remedy}")
         try:
-            return cls(
-                **{name: document[name] for name in ("name", "title", "text", "notes", "data")},
-                tables=[
-                    Table(**{**t, "body": [[Cell(**cell) for cell in row] for row in t["body"]]})
-                    for t in document["tables"]
-                ],
-                plots=[Plot(**{**p, "series": [Series(**s) for s in p["series"]]}) for p in document["plots"]],
-                verdicts=[Verdict(**v) for v in document["verdicts"]],
-            )
+            content = {name: document[name] for name in ("name", "title", "text", "notes", "data")}
+            content["tables"] = [
+                Table(**{**t, "body": [[Cell(**cell) for cell in row] for row in t["body"]]})
+                for t in document["tables"]
+            ]
+            content["plots"] = [Plot(**{**p, "series": [Series(**s) for s in p["series"]]}) for p in document["plots"]]
+            return cls.of_document(content, document.get("verdicts", []))
         except TypeError as error:  # a key that no version has written
             raise DataError(f"{path}: {error}; {remedy}") from error
 
+    @classmethod
+    def of_document(cls, content: dict[str, Any], verdicts: Sequence[Mapping[str, Any]]) -> Self:
+        """The artifact from the fields of its document; the verdicts of the laboratory on claims are one more table."""
+        if verdicts:
+            columns = [name for name, value in verdicts[0].items() if isinstance(value, str)]
+            rows = [[str(verdict.get(name, "")) for name in columns] for verdict in verdicts]
+            content["tables"].append(Table.of("Do the claims hold here?", columns, rows))
+        return cls(**content)
+
 
 def _can_be_drawn(plot: Mapping[str, Any]) -> bool:
-    """Whether each series has the numbers that its kind of plot needs."""
+    """Whether each series has the numbers that its kind of plot needs, and every colour is one."""
     kind, series = plot["kind"], plot["series"]
-    if len(plot.get("limits") or (0, 1)) != 2:
+    if len(plot.get("limits") or (0, 1)) != 2 or not all(map(_COLOR.fullmatch, plot.get("colors", {}).values())):
         return False
     if kind == "boxes":
         return all(s["y"] for s in series)

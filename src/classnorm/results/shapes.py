@@ -207,15 +207,7 @@ class PlotShape(TypedDict):
     lines_at: NotRequired[dict[str, Coordinate]]
     limits: NotRequired[list[Coordinate] | None]
     ticks: NotRequired[list[str]]
-
-
-class VerdictShape(TypedDict):
-    claim: str
-    dataset: str
-    measured: str
-    verdict: str
-    scoring: NotRequired[str]
-    difference: NotRequired[Coordinate | None]
+    colors: NotRequired[dict[str, str]]
 
 
 class ArtifactDocument(TypedDict):
@@ -227,6 +219,6 @@ class ArtifactDocument(TypedDict):
     text: str
     tables: list[TableShape]
     plots: list[PlotShape]
-    verdicts: list[VerdictShape]
+    verdicts: NotRequired[list[dict[str, str | Coordinate | None]]]
     notes: list[str]
     data: dict[str, Any]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from classnorm.report.draw import COLORS
 from classnorm.results.artifact import Plot, Series, Table
 from classnorm_lab.bench.measures import Comparison, Measure, measures
 
@@ -17,6 +18,7 @@ _STAGES = {
     "optimizer": "optimizer",
     "other": "other",
 }
+_COLORS = dict(zip(_STAGES, [COLORS[1], COLORS[4], COLORS[2], COLORS[0], COLORS[3], "#999999"], strict=True))
 _NO_VALUE = "–"
 NOTES = """\
 The time of a training is extrapolated from one epoch and its preparation; the speed-up is that of whole trainings.
@@ -99,4 +101,4 @@ def step_plot(document: Mapping[str, Any]) -> Plot:
     ticks = [f"{name}\n{loop}" for name, loop in bars]
     threads = document["machine"]["threads"]
     title = f"Where the time of a training step goes, {threads} thread{'s' * (threads > 1)}"
-    return Plot("bench", "bars", title, "", "ms per step (medians)", series, ticks=ticks)
+    return Plot("bench", "bars", title, "", "ms per step (medians)", series, ticks=ticks, colors=_COLORS)

@@ -13,7 +13,7 @@ from classnorm.cli.options import Command, DataArgument, DataOptions, OutputOpti
 from classnorm.data import ZeroShotDataset
 from classnorm.io.escapes import file_name
 from classnorm.progress import stage
-from classnorm.report.artifacts import write_artifact
+from classnorm.report.files import write_artifact
 from classnorm.report.tables import rich_table
 from classnorm.results.artifact import Artifact
 from classnorm.runs.engine import Engine

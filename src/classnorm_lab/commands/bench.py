@@ -9,8 +9,7 @@ from typing import Annotated
 from classnorm.cli.console import print_json, print_table
 from classnorm.cli.options import Command, Flag, OutputOptions, optional
 from classnorm.io.files import replacing, write_json
-from classnorm.report.draw import draw
-from classnorm.report.plots import png
+from classnorm.report.draw import draw, png
 from classnorm.report.tables import rich_table
 from classnorm.settings import check_positive
 from classnorm_lab.bench.measures import compare, read_bench

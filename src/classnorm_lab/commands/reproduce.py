@@ -18,17 +18,27 @@ from classnorm.encoders import check_encoder
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.io.files import write_text
 from classnorm.progress import notice
-from classnorm.report.artifacts import markdown_page, reproduction_page, verdict_table, write_artifact
 from classnorm.report.tables import rich_table
-from classnorm.results.artifact import Artifact
 from classnorm.runs.engine import Engine
 from classnorm.runs.streams import ImageMode
 from classnorm.settings import check_positive
 from classnorm_lab.paper.benchmarks import EMBEDDED, find_benchmarks
 from classnorm_lab.paper.catalog import CATALOG
-from classnorm_lab.paper.page import TITLE, Numbers, known_runs, known_streams, render, write_numbers
+from classnorm_lab.paper.page import (
+    TITLE,
+    Numbers,
+    known_runs,
+    known_streams,
+    markdown_page,
+    render,
+    reproduction_page,
+    verdict_table,
+    write_finding,
+    write_numbers,
+)
 from classnorm_lab.paper.published import PAPER_BENCHMARKS
 from classnorm_lab.paper.reproduction import QUICK, Effort, Reproduction
+from classnorm_lab.paper.verdicts import Finding
 
 _DOCS = Path("docs/reproduction.md")
 
@@ -120,11 +130,11 @@ class Reproduce(Command):
             artifact = CATALOG[name].present(numbers)
             if self.quick:
                 artifact = _marked_as_preview(artifact)
-            write_artifact(artifact, self.out / name)
+            write_finding(artifact, self.out / name)
             artifacts.append(artifact)
             if self.docs is not None:
                 write_numbers(self.docs.with_suffix(""), Numbers(name, self._arguments(reproduction), numbers))
-        saved = [Artifact.load(self.out / name) for name in CATALOG if (self.out / name / "artifact.json").is_file()]
+        saved = [Finding.load(self.out / name) for name in CATALOG if (self.out / name / "artifact.json").is_file()]
         write_text(self.out / "index.html", reproduction_page(saved, TITLE, self._introduction()))
         write_text(self.out / "reproduction.md", markdown_page(saved, TITLE, self._introduction(), "{name}"))
         if self.docs is not None:
@@ -208,13 +218,13 @@ class Reproduce(Command):
         )
 
 
-def _marked_as_preview(artifact: Artifact) -> Artifact:
+def _marked_as_preview(artifact: Finding) -> Finding:
     """The artifact of a quick run, whose verdicts say so wherever they are shown."""
     verdicts = [dataclasses.replace(v, measured=f"{v.measured} (quick run: no evidence)") for v in artifact.verdicts]
     return dataclasses.replace(artifact, verdicts=verdicts, notes=[*artifact.notes, *([_PREVIEW] if verdicts else [])])
 
 
-def _print(artifact: Artifact) -> None:
+def _print(artifact: Finding) -> None:
     for table in artifact.tables:
         if table.header[0] == "published":
             continue  # too wide for a terminal; the files and the page have it

@@ -1,4 +1,4 @@
-"""Curves of several seeds as data for a plot."""
+"""Curves of several seeds as data for a plot, and the colours of the models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from classnorm.report.draw import COLORS
 from classnorm.results.artifact import Series
+
+BLUE, ORANGE, GREEN, PINK, SKY, RED = COLORS
+MODEL_COLORS = {
+    "3-layer MLP + CN": BLUE,
+    "3-layer MLP": ORANGE,
+    "Linear": GREEN,
+    "2-layer MLP": SKY,
+    "MLP classifier": PINK,
+}
+"""The same in all plots."""
+SCORE_COLORS = {"H": "#262626", "U": RED, "S": SKY}
 
 
 def mean_series(

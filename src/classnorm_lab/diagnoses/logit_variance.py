@@ -10,7 +10,7 @@ import numpy as np
 from classnorm.data import ZeroShotDataset
 from classnorm.results.artifact import Artifact, Plot, Table
 from classnorm.results.numbers import mean
-from classnorm_lab.diagnoses.curves import mean_series, rounded
+from classnorm_lab.diagnoses.curves import MODEL_COLORS, mean_series, rounded
 from classnorm_lab.diagnoses.diagnosis import Diagnosis
 
 VarianceKey = tuple[str, str, str, int]
@@ -107,7 +107,14 @@ def variance_artifact(summaries: Mapping[VarianceKey, Mapping[str, Any]]) -> Art
 
 def _plots(label: str, groups: Mapping[tuple[str, str, str], Sequence[Mapping[str, Any]]], n: int) -> Iterator[Plot]:
     series = [
-        mean_series(f"{model} {variant}", model, variant, [run["between"] for run in runs], x=runs[0]["steps"], shift=1)
+        mean_series(
+            f"{model} {variant}",
+            model,
+            variant.removeprefix("+NS +AN"),
+            [run["between"] for run in runs],
+            x=runs[0]["steps"],
+            shift=1,
+        )
         for (data, model, variant), runs in groups.items()
         if data == label and "√" not in variant
     ]
@@ -122,4 +129,5 @@ def _plots(label: str, groups: Mapping[tuple[str, str, str], Sequence[Mapping[st
             log_x=True,
             log_y=True,
             lines_at={"unit variance": 1.0},
+            colors=MODEL_COLORS,
         )

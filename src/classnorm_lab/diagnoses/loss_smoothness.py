@@ -10,7 +10,7 @@ from classnorm.methods.settings.classnorm import reference
 from classnorm.nn import Initialization
 from classnorm.results.artifact import Artifact, Plot, Table
 from classnorm.results.numbers import mean
-from classnorm_lab.diagnoses.curves import mean_series, rounded
+from classnorm_lab.diagnoses.curves import MODEL_COLORS, mean_series, rounded
 from classnorm_lab.diagnoses.diagnosis import Diagnosis
 
 SmoothnessKey = tuple[str, str, str, int]
@@ -117,4 +117,13 @@ def _plot(label: str, init: str, summaries: Summaries, number: int) -> Plot:
         for model, runs in curves.items()
     ]
     title = f"{label}: largest gradient norm, {init}'s initialisation"
-    return Plot(f"smoothness-{number}", "lines", title, "iteration", "gradient norm / parameters", series, log_y=True)
+    return Plot(
+        f"smoothness-{number}",
+        "lines",
+        title,
+        "iteration",
+        "gradient norm / parameters",
+        series,
+        log_y=True,
+        colors=MODEL_COLORS,
+    )

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from classnorm.results.artifact import Artifact
 from classnorm.results.numbers import signed
-from classnorm.results.verdicts import Judgement, Verdict
 from classnorm_lab.diagnoses.logit_variance import VARIANCES
 from classnorm_lab.paper.czsl import PROTOCOLS
 from classnorm_lab.paper.measured import SCORINGS
+from classnorm_lab.paper.verdicts import Finding, Judgement, Verdict
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ _OVERALL = (
 )
 
 
-def short_answer(artifacts: Sequence[Artifact]) -> str:
+def short_answer(artifacts: Sequence[Finding]) -> str:
     """The answer as Markdown; empty without verdicts."""
     lines: dict[Judgement, list[str]] = {judgement: [] for judgement in _HEADINGS}
     for question in QUESTIONS:

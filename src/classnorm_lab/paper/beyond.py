@@ -8,12 +8,13 @@ from typing import Any
 
 from classnorm.methods.settings.kernel import KernelConfig
 from classnorm.report.summary import SCORES
-from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, ranks
+from classnorm.results.artifact import Cell, Plot, Series, Table, ranks
 from classnorm.results.numbers import number_text
-from classnorm_lab.paper.claims import Claim
+from classnorm_lab.diagnoses.curves import SCORE_COLORS
 from classnorm_lab.paper.measured import Measured, Setting
 from classnorm_lab.paper.reproduction import Reproduction, measure
 from classnorm_lab.paper.variants import CN, Variant
+from classnorm_lab.paper.verdicts import Claim, Finding
 
 _KERNEL = Variant("Kernel prototypes", method="kernel")
 _CLOSED = replace(_KERNEL, label="… closed form, no refinement", recipe="closed-form")
@@ -71,7 +72,7 @@ def measure_beyond(reproduction: Reproduction) -> dict[str, Any]:
     return measure(reproduction, "beyond", [*_KERNEL_VARIANTS, *_BEST_VARIANTS, *swept]).as_dict()
 
 
-def beyond(data: Mapping[str, Any]) -> Artifact:
+def beyond(data: Mapping[str, Any]) -> Finding:
     """Both ablations, and H against the strength of whitening."""
     measured = Measured.of(data)
     tables, plots = [], []
@@ -79,7 +80,7 @@ def beyond(data: Mapping[str, Any]) -> Artifact:
         tables += [_table(setting, model, variants, measured) for model, variants in ABLATIONS]
         if all((variant.label, setting.name) in measured.runs for variant in SWEEP.values()):
             plots.append(_plot(number, setting, measured))
-    return Artifact(
+    return Finding(
         "beyond",
         "Beyond the paper: ablation of the feature geometry",
         "The same simple models on partially whitened features. Each row leaves out one part.",
@@ -116,4 +117,4 @@ def _plot(number: int, setting: Setting, measured: Measured) -> Plot:
     ]
     title = f"{setting.label}: closed form against whitening"
     x_label = "whitening (0: none, 0.5: full)"
-    return Plot(f"beyond-{number}", "lines", title, x_label, "percent", series)
+    return Plot(f"beyond-{number}", "lines", title, x_label, "percent", series, colors=SCORE_COLORS)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from classnorm.results.artifact import Artifact
 from classnorm_lab.paper.beyond import beyond, measure_beyond
 from classnorm_lab.paper.czsl import czsl_curves, czsl_table, measure_czsl_curves, measure_czsl_table
 from classnorm_lab.paper.czsl_images import czsl_images, measure_czsl_images
@@ -22,6 +21,7 @@ from classnorm_lab.paper.training_cost import (
     measure_training_time,
     training_time,
 )
+from classnorm_lab.paper.verdicts import Finding
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Item:
     title: str
     measure: Callable[[Reproduction], dict[str, Any]]
     """Run what is not finished, and return the numbers, as JSON."""
-    present: Callable[[Mapping[str, Any]], Artifact]
+    present: Callable[[Mapping[str, Any]], Finding]
     """Tables, plots and verdicts from the numbers."""
     needs_features: bool = True
     """Whether attributes alone do not suffice."""
 
-    def make(self, reproduction: Reproduction) -> Artifact:
+    def make(self, reproduction: Reproduction) -> Finding:
         return self.present(self.measure(reproduction))
 
 

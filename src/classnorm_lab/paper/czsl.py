@@ -11,10 +11,9 @@ from classnorm.continual import TaskStream, configure, read_image_split
 from classnorm.data import ZeroShotDataset
 from classnorm.report.stream_results import task_curve
 from classnorm.report.summary import STREAM_SCORES, score_digits
-from classnorm.results.artifact import Artifact, Plot, Series, Table
+from classnorm.results.artifact import Plot, Series, Table
 from classnorm.results.numbers import json_number, number_text, signed
 from classnorm.results.run_folder import Result
-from classnorm.results.verdicts import PairedDifference, Verdict, judge_difference
 from classnorm.runs.streams import ContinualExperiment, ImageMode
 from classnorm.runs.validation_sequence import (
     VALIDATION_TASKS,
@@ -24,10 +23,12 @@ from classnorm.runs.validation_sequence import (
     paper_grid,
     validated,
 )
+from classnorm_lab.diagnoses.curves import BLUE, GREEN, ORANGE, PINK, RED, SKY
 from classnorm_lab.paper.benchmarks import Benchmark
 from classnorm_lab.paper.measured import SeedRuns, Setting
 from classnorm_lab.paper.published import published_table
 from classnorm_lab.paper.reproduction import Reproduction
+from classnorm_lab.paper.verdicts import Finding, PairedDifference, Verdict, judge_difference
 
 Protocol = Literal["paper", "wider", "fixed"]
 PROTOCOLS: dict[Protocol, str] = {
@@ -70,6 +71,15 @@ ARMS = (
     Arm("Analytic (ours)", "analytic", None),
 )
 """The paper's five methods, two more baselines, and our analytic strategy."""
+ARM_COLORS = {
+    "EWC-online": BLUE,
+    "MAS-online": ORANGE,
+    "A-GEM": GREEN,
+    "Sequential": PINK,
+    "Multi-task": "#262626",
+    "Replay": SKY,
+    "LwF": RED,
+}
 
 _SELECTION_STRATEGY = "sequential"  # the strategy on which selection scores are compared
 _CONCLUSION = (
@@ -189,7 +199,7 @@ def _runs(numbers: Mapping[str, Any], setting: Setting, protocol: Protocol) -> d
     return {d["arm"]: d for d in numbers["runs"] if (d["setting"], d["protocol"]) == (setting.name, protocol)}
 
 
-def czsl_table(numbers: Mapping[str, Any]) -> Artifact:
+def czsl_table(numbers: Mapping[str, Any]) -> Finding:
     settings = [Setting(**setting) for setting in numbers["settings"]]
     tables, verdicts, notes = [], [], list(_NOTES)
     for setting in (setting for setting in settings if not setting.missing):
@@ -200,7 +210,7 @@ def czsl_table(numbers: Mapping[str, Any]) -> Artifact:
             notes += _edge_notes(setting, protocol, documents)
         tables.append(_selection_table(setting, numbers["selection"]))
     tables.append(published_table("czsl-table", "The paper's figures (ResNet-18, trained jointly)"))
-    return Artifact(
+    return Finding(
         "czsl-table",
         "Continual zero-shot learning",
         _CONCLUSION,
@@ -307,7 +317,7 @@ def measure_czsl_curves(reproduction: Reproduction) -> dict[str, Any]:
     return {"settings": [asdict(benchmark.setting) for benchmark in reproduction.benchmarks], "curves": curves}
 
 
-def czsl_curves(numbers: Mapping[str, Any]) -> Artifact:
+def czsl_curves(numbers: Mapping[str, Any]) -> Finding:
     settings = [Setting(**setting) for setting in numbers["settings"]]
     plots = [
         Plot(
@@ -317,11 +327,12 @@ def czsl_curves(numbers: Mapping[str, Any]) -> Artifact:
             "task",
             label,
             list(curve_series(numbers["curves"], setting, score)),
+            colors=ARM_COLORS,
         )
         for number, setting in enumerate(setting for setting in settings if not setting.missing)
         for score, label in CURVES.items()
     ]
-    return Artifact(
+    return Finding(
         "czsl-curves",
         "Continual zero-shot learning, task by task",
         "Class normalization improves the curves of all methods, at some steps beyond the plain multi-task model.",
@@ -340,5 +351,5 @@ def curve_series(curves: Sequence[Mapping[str, Any]], setting: Setting, score: s
     for curve in curves:
         if (curve["setting"], curve["score"]) == (setting.name, score):
             arm = curve["arm"]
-            variant = "+ CN" if arm.endswith(" + CN") or f"{arm} + CN" not in arms else "plain"
+            variant = "without CN" if f"{arm} + CN" in arms else ""
             yield Series(arm, arm.removesuffix(" + CN"), curve["x"], curve["y"], variant=variant)

@@ -21,12 +21,13 @@ from classnorm.io.arrays import read_npy, write_npy
 from classnorm.io.files import digest, replacing
 from classnorm.report.stream_results import task_curve
 from classnorm.report.summary import STREAM_COSTS, STREAM_SCORES
-from classnorm.results.artifact import Artifact, Plot, Table
+from classnorm.results.artifact import Plot, Table
 from classnorm.results.numbers import mean, number_text
 from classnorm.runs.streams import ContinualExperiment
 from classnorm.runs.validation_sequence import VALIDATION_TASKS, Chosen, default_grid, validated
 from classnorm_lab.paper.benchmarks import Benchmark
 from classnorm_lab.paper.czsl import (
+    ARM_COLORS,
     ARMS,
     CURVES,
     Arm,
@@ -41,6 +42,7 @@ from classnorm_lab.paper.czsl import (
 from classnorm_lab.paper.measured import SeedRuns, Setting
 from classnorm_lab.paper.published import published_table
 from classnorm_lab.paper.reproduction import Reproduction
+from classnorm_lab.paper.verdicts import Finding
 
 if TYPE_CHECKING:
     from torch import nn
@@ -277,7 +279,7 @@ def _document(streams: Streams, arm: ImageArm) -> dict[str, Any]:
     return {"numbers": streams.numbers() | costs, "chosen": chosen, "curves": curves}
 
 
-def czsl_images(numbers: Mapping[str, Any]) -> Artifact:
+def czsl_images(numbers: Mapping[str, Any]) -> Finding:
     settings = [Setting(**setting) for setting in numbers["settings"]]
     tables, plots, verdicts = [], [], []
     for setting in (setting for setting in settings if not setting.missing):
@@ -286,7 +288,7 @@ def czsl_images(numbers: Mapping[str, Any]) -> Artifact:
         verdicts += pair_verdicts(setting, "chosen on the first 3 tasks", documents)
         plots += _plots(setting, documents)
     tables.append(published_table("czsl-table", "The paper's figures (ResNet-18, trained jointly)"))
-    return Artifact(
+    return Finding(
         "czsl-images",
         _TITLE,
         _CONCLUSION,
@@ -350,6 +352,7 @@ def _plots(setting: Setting, documents: Mapping[str, Mapping[str, Any]]) -> list
             "task",
             label,
             list(curve_series(curves, setting, score)),
+            colors=ARM_COLORS,
         )
         for score, label in CURVES.items()
         if curves

@@ -18,19 +18,19 @@ from classnorm.methods import METHODS, MethodConfig, method_named
 from classnorm.methods.space import Space
 from classnorm.progress import stage
 from classnorm.report.summary import SCORES
-from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, ranks
+from classnorm.results.artifact import Cell, Plot, Series, Table, ranks
 from classnorm.results.numbers import number_text
 from classnorm.results.run_folder import Result
-from classnorm.results.verdicts import Verdict
 from classnorm.runs.experiment import Experiment
 from classnorm.runs.search import SearchConfig, Trial, search
+from classnorm_lab.diagnoses.curves import MODEL_COLORS
 from classnorm_lab.paper.benchmarks import Benchmark
-from classnorm_lab.paper.claims import harmonic_verdict
 from classnorm_lab.paper.measured import Measured, SeedRuns, Setting
 from classnorm_lab.paper.published import FEATURES, published
 from classnorm_lab.paper.reproduction import Reproduction
 from classnorm_lab.paper.transductive import NOTE, measure_transductive, transductive_tables
 from classnorm_lab.paper.variants import PUBLISHED_NAMES, RIVALS
+from classnorm_lab.paper.verdicts import Finding, Verdict, harmonic_verdict
 
 _SPLITS = 2
 _FACTS = ("trials", "add_class_ms")  # of an entry, not of a seed
@@ -102,11 +102,11 @@ def measure_leaderboard(reproduction: Reproduction) -> dict[str, Any]:
     }
 
 
-def leaderboard(data: Mapping[str, Any]) -> Artifact:
+def leaderboard(data: Mapping[str, Any]) -> Finding:
     measured, transductive = Measured.of(data), transductive_tables(data)
     shown = {label for label, _ in measured.runs}
     knowing = ", ".join(e.label for e in entries() if e.label in shown and METHODS[e.method].sees_unseen)
-    return Artifact(
+    return Finding(
         "leaderboard",
         "Leaderboard: every method, one protocol",
         "The paper compares its model with published figures of other methods; here all methods run on the same data.",
@@ -275,7 +275,16 @@ def _plot(number: int, setting: Setting, measured: Measured) -> Plot:
         if runs.diverged < runs.n
     ]
     title = f"{setting.label}: H against training time"
-    return Plot(f"leaderboard-{number}", "points", title, "CPU seconds of the final training", "H", series, log_x=True)
+    return Plot(
+        f"leaderboard-{number}",
+        "points",
+        title,
+        "CPU seconds of the final training",
+        "H",
+        series,
+        log_x=True,
+        colors=MODEL_COLORS,
+    )
 
 
 def _verdicts(setting: Setting, measured: Measured) -> list[Verdict]:

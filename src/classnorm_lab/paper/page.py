@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,17 +12,22 @@ from typing import Any, TypedDict
 from classnorm.errors import DataError
 from classnorm.io.documents import read_json
 from classnorm.io.files import replacing, write_text
-from classnorm.report.artifacts import markdown_page
-from classnorm.report.draw import draw
-from classnorm.report.plots import png
-from classnorm.results.artifact import Artifact
+from classnorm.report.draw import draw, png
+from classnorm.report.files import write_artifact, write_files
+from classnorm.report.page import artifact_section, html_document
+from classnorm.report.tables import html_table, markdown_table
+from classnorm.results.artifact import Cell, Table
 from classnorm_lab.paper.answer import short_answer
 from classnorm_lab.paper.catalog import CATALOG
 from classnorm_lab.paper.measured import SeedRuns
+from classnorm_lab.paper.verdicts import RULE, Finding, Verdict
 
 TITLE = "Class Normalization for (Continual)? Generalized Zero-Shot Learning: the paper, regenerated"
 _FORMAT = "classnorm-numbers"
 _TEXT = "introduction.md"  # what a person adds
+_LOOK = {"holds": ("✓", "right"), "holds weakly": ("~", "weak"), "does not hold": ("✗", "wrong")}
+"""Mark and CSS class of a judgement."""
+_CLASSES = {f"{mark} {judgement}": css for judgement, (mark, css) in _LOOK.items()} | {"not measured": "weak"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Numbers:
     arguments: str
     numbers: Mapping[str, Any]
 
-    def present(self) -> Artifact:
+    def present(self) -> Finding:
         return CATALOG[self.name].present(self.numbers)
 
 
@@ -111,7 +117,7 @@ def page_text(path: Path) -> str:
     return markdown_page(artifacts, TITLE, introduction, f"{folder.name}/{{name}}")
 
 
-def _present(made: Numbers, folder: Path) -> Artifact:
+def _present(made: Numbers, folder: Path) -> Finding:
     try:
         return made.present()
     except (KeyError, TypeError, IndexError, ValueError) as error:
@@ -130,7 +136,7 @@ def _commands(found: Sequence[Numbers], path: Path) -> str:
     return "\n".join(["## How this page was made\n", "```console", *lines, "```\n"])
 
 
-def render(path: Path) -> list[Artifact]:
+def render(path: Path) -> list[Finding]:
     """Write the page and its plots; return what it shows."""
     text = page_text(path)
     folder = path.with_suffix("")
@@ -141,3 +147,80 @@ def render(path: Path) -> list[Artifact]:
                 temporary.write_bytes(png(draw(plot)))
     write_text(path, text)
     return artifacts
+
+
+def write_finding(finding: Finding, folder: Path) -> None:
+    """Write the files of an artifact and the verdicts."""
+    write_artifact(finding, folder)
+    if finding.verdicts:
+        write_files(folder, {"claims.md": markdown_table(verdict_table(finding.verdicts))})
+
+
+def verdict_table(verdicts: Sequence[Verdict]) -> Table:
+    header, rows = ["claim", "data (features)"], [[v.claim, v.dataset, v.measured, v.verdict] for v in verdicts]
+    if any(v.scoring for v in verdicts):
+        header.append("scored")
+        rows = [[*row[:2], v.scoring, *row[2:]] for v, row in zip(verdicts, rows, strict=True)]
+    return Table.of("Claims", [*header, "measured here", "verdict"], rows)
+
+
+def tally_table(verdicts: Sequence[Verdict]) -> Table:
+    """In how many cases each claim holds; a case is a dataset with its features and descriptors."""
+    groups: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault((verdict.claim, verdict.scoring), []).append(verdict)
+    rows = [
+        [claim, scoring or "–", *(str(sum(v.verdict == judgement for v in group) or "–") for judgement in _LOOK)]
+        for (claim, scoring), group in groups.items()
+    ]
+    return Table.of("Claims", ["claim", "scored", *_LOOK], rows)
+
+
+def reproduction_page(findings: Sequence[Finding], title: str, introduction: str) -> str:
+    """One HTML page with a table of contents."""
+    entries = "".join(
+        f'<li><a href="#{html.escape(a.name)}">{html.escape(a.title)}</a>{_tally(a.verdicts)}</li>' for a in findings
+    )
+    head = f"<h1>{html.escape(title)}</h1><p>{html.escape(introduction)}</p>"
+    contents = f"<nav><h3>Contents</h3><ul>{entries}</ul></nav>"
+    rule = f'<p class="note">When does a claim hold? {html.escape(RULE)}</p>'
+    return html_document(title, [head, contents, rule, *map(_section, findings)])
+
+
+def _tally(verdicts: Sequence[Verdict]) -> str:
+    marks = [
+        f'<span class="{css}">{n}\N{NO-BREAK SPACE}{mark}</span>'
+        for judgement, (mark, css) in _LOOK.items()
+        if (n := sum(v.verdict == judgement for v in verdicts))
+    ]
+    return f" ({', '.join(marks)})" if marks else ""
+
+
+def _section(finding: Finding) -> str:
+    """A section of the page: the artifact, with the verdicts before its notes."""
+    if not finding.verdicts:
+        return artifact_section(finding)
+    table = verdict_table(finding.verdicts)
+    for row in table.body:
+        mark, _ = _LOOK.get(row[-1].text, ("", ""))
+        row[-1] = Cell(f"{mark} {row[-1].text}".strip())
+    claims = html_table(table, kind="claims", classes=_CLASSES)
+    return artifact_section(finding, f"<h3>Do the claims hold here?</h3>{claims}")
+
+
+def markdown_page(findings: Sequence[Finding], title: str, introduction: str, pictures: str) -> str:
+    """One Markdown document; `pictures` is the folder of an finding's plots, with {name} for its name."""
+    parts = [f"# {title}\n", f"{introduction}\n"]
+    verdicts = [verdict for finding in findings for verdict in finding.verdicts]
+    if verdicts:
+        parts += ["## All claims\n", f"{RULE}\n", markdown_table(tally_table(verdicts))]
+    for finding in findings:
+        parts += [f"## {finding.title} (`{finding.name}`)\n", f"**The paper:** {finding.text}\n"]
+        for table in finding.tables:
+            parts += [f"{table.title}\n", markdown_table(table)]
+        folder = pictures.format(name=finding.name)
+        parts += [f"![{plot.title}]({folder}/{plot.name}.png)\n" for plot in finding.plots]
+        if finding.verdicts:
+            parts += ["Do the claims hold here?\n", markdown_table(verdict_table(finding.verdicts))]
+        parts += ["".join(f"- {note}\n" for note in finding.notes)]
+    return "\n".join(parts).rstrip("\n") + "\n"

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from classnorm.report.summary import SCORES
-from classnorm.results.artifact import Artifact, Cell, Table, ranks
+from classnorm.results.artifact import Cell, Table, ranks
 from classnorm_lab.paper.measured import SCORINGS, Measured, Scoring, Setting
 from classnorm_lab.paper.published import FEATURES, published, published_table
 from classnorm_lab.paper.reproduction import Reproduction, measure
 from classnorm_lab.paper.table_specs import TABLES, TableSpec
 from classnorm_lab.paper.variants import Variant
+from classnorm_lab.paper.verdicts import Finding
 
 _VALIDATION = "validation harmonic"
 
@@ -23,7 +24,7 @@ def measure_table(spec: TableSpec, reproduction: Reproduction) -> dict[str, Any]
     return measure(reproduction, spec.name, [*spec.variants, *claimed]).as_dict()
 
 
-def table_artifact(spec: TableSpec, data: Mapping[str, Any]) -> Artifact:
+def table_artifact(spec: TableSpec, data: Mapping[str, Any]) -> Finding:
     """The table from its numbers, with the published figures beside them."""
     measured = Measured.of(data)
     tables = [_overview(spec, measured, scoring) for scoring in SCORINGS]
@@ -31,7 +32,7 @@ def table_artifact(spec: TableSpec, data: Mapping[str, Any]) -> Artifact:
     if spec.of_the_paper:
         tables.append(published_table(spec.name, f"The paper's figures ({FEATURES})"))
     notes = [*spec.notes, *measured.missing, *_unmeasured(spec, measured)]
-    return Artifact(
+    return Finding(
         spec.name,
         spec.title,
         spec.conclusion,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from classnorm_lab.paper.claims import Claim
 from classnorm_lab.paper.variants import (
     CN,
     CN_NO_RELU,
@@ -33,6 +32,7 @@ from classnorm_lab.paper.variants import (
     without_an,
     without_tricks,
 )
+from classnorm_lab.paper.verdicts import Claim
 
 
 @dataclass(frozen=True)

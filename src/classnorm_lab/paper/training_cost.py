@@ -16,15 +16,15 @@ from classnorm.io.documents import read_json
 from classnorm.io.files import digest, write_json
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.progress import stage
-from classnorm.results.artifact import Artifact, Table
+from classnorm.results.artifact import Table
 from classnorm.results.numbers import mean, number_text
-from classnorm.results.verdicts import Verdict, judge_bounds
 from classnorm.runs.engine import Engine, run_tasks
 from classnorm_lab.paper.benchmarks import Benchmark
 from classnorm_lab.paper.measured import Setting
 from classnorm_lab.paper.published import PAPER_BENCHMARKS, published, published_table
 from classnorm_lab.paper.reproduction import Reproduction
 from classnorm_lab.paper.variants import RIVALS
+from classnorm_lab.paper.verdicts import Finding, Verdict, judge_bounds
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def measure_training_time(reproduction: Reproduction) -> dict[str, Any]:
     }
 
 
-def training_time(data: Mapping[str, Any]) -> Artifact:
+def training_time(data: Mapping[str, Any]) -> Finding:
     """Seconds of a whole training, measured or extrapolated here and as published."""
     settings = [Setting(**setting) for setting in data["settings"]]
     tables, verdicts = [], []
@@ -135,7 +135,7 @@ def training_time(data: Mapping[str, Any]) -> Artifact:
             tables.append(_times_table(setting, data["times"][setting.name]))
             verdicts += _time_verdicts(setting, data["times"][setting.name])
     paper = "As published: one NVIDIA RTX 2080 Ti, ResNet-101 features; not measured here"
-    return Artifact(
+    return Finding(
         "training-time",
         "Training time",
         "The model trains in 20–30 seconds; other recent methods take from half an hour to several hours.",
@@ -226,11 +226,11 @@ def _recipe(benchmark: Benchmark, recipe: str) -> dict[str, float]:
     return {"layers": config["layers"], **{field: config[field] for field in _FIELDS.values()}}
 
 
-def hyperparameters(data: Mapping[str, Any]) -> Artifact:
+def hyperparameters(data: Mapping[str, Any]) -> Finding:
     """The paper's settings, and those of the recipes."""
     rows = [_recipe_row(name, recipe, c) for name, recipes in data["recipes"].items() for recipe, c in recipes.items()]
     settings = [Setting(**setting) for setting in data["settings"]]
-    return Artifact(
+    return Finding(
         "hyperparameters",
         "Hyperparameters",
         "The settings of the paper's runs.",

@@ -9,12 +9,11 @@ import pytest
 from scipy import stats
 
 from classnorm.errors import DataError
-from classnorm.results.artifact import Artifact
-from classnorm.results.verdicts import Verdict
 from classnorm_lab.paper.answer import QUESTIONS, short_answer
 from classnorm_lab.paper.catalog import CATALOG
 from classnorm_lab.paper.page import Numbers, known_runs, page_text, read_numbers, render, write_numbers
 from classnorm_lab.paper.table_specs import TABLES
+from classnorm_lab.paper.verdicts import Finding, Verdict
 
 DOCS = Path(__file__).parents[3] / "docs" / "reproduction.md"
 COMMITTED = {made.name: made for made in read_numbers(DOCS.with_suffix(""))}
@@ -139,7 +138,7 @@ def test_the_short_answer_sorts_claims_by_verdict_and_counts_settings():
         *verdicts("CN beats standardization alone (by 0.5 H)", mixed, "calibrated by validation"),
         *verdicts("CN beats the plain MLP, no final ReLU (by 2 H)", bad, "calibrated by validation"),
     ]
-    text = short_answer([Artifact("main", "", "", verdicts=found)])
+    text = short_answer([Finding("main", "", "", verdicts=found)])
     hold, weak, fail = re.split(r"\*\*(?:Hold|Hold in part or weakly|Do not hold)\*\*", text)[1:]
     assert "- CN improves the plain MLP: 2 of 2 (0 of 2, weakly in 1); H +2.0 to +3.5.\n" in hold
     assert "standardization alone and the proper variance alone: 1 of 3, weakly in 1; H −0.2 to +1.0.\n" in weak

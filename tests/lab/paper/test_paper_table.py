@@ -9,11 +9,11 @@ import pytest
 from classnorm.data import Split, SyntheticConfig, load, save_bundle, synthetic
 from classnorm.results.artifact import ranks
 from classnorm_lab.paper.benchmarks import Benchmark, find_benchmarks
-from classnorm_lab.paper.claims import Claim
 from classnorm_lab.paper.measured import SCORINGS
 from classnorm_lab.paper.paper_table import contradictions, measure_table, table_artifact
 from classnorm_lab.paper.table_specs import TABLES, TableSpec
 from classnorm_lab.paper.variants import CN, STANDARDIZED, THREE_LAYERS
+from classnorm_lab.paper.verdicts import Claim
 
 SMALL = {"seeds": 2, "changes": {"hidden": 16, "epochs": 2, "lr": 3e-3}}
 MAIN = replace(TABLES["main"], variants=TABLES["main"].variants[:6])  # without the other methods

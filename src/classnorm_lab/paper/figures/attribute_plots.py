@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from classnorm.data import read_splits
 from classnorm.results.artifact import Artifact
-from classnorm.results.verdicts import Verdict, judge_bounds
 from classnorm_lab.diagnoses import attribute_distribution
 from classnorm_lab.diagnoses.attributes import AttributeStatistics, attribute_statistics
 from classnorm_lab.diagnoses.curves import rounded
 from classnorm_lab.paper.figures.figure import benchmarks_and_apy, without_repeats
 from classnorm_lab.paper.reproduction import Reproduction
+from classnorm_lab.paper.verdicts import Finding, Verdict, judge_bounds
 
 
 def measure_attributes(reproduction: Reproduction) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _of_json(document: Mapping[str, Any]) -> AttributeStatistics:
     return AttributeStatistics(**values)
 
 
-def normality(numbers: Mapping[str, Any]) -> Artifact:
+def normality(numbers: Mapping[str, Any]) -> Finding:
     def verdict(dataset: str, statistics: AttributeStatistics) -> Verdict:
         share = statistics.share_not_normal
         claim = "Attributes are not normal (rejected at 5 % for more than half of them)"
@@ -60,7 +60,7 @@ def normality(numbers: Mapping[str, Any]) -> Artifact:
     return _figure(numbers, attribute_distribution.normality, verdict)
 
 
-def correlations(numbers: Mapping[str, Any]) -> Artifact:
+def correlations(numbers: Mapping[str, Any]) -> Finding:
     def verdict(dataset: str, statistics: AttributeStatistics) -> Verdict:
         correlation, chance = float(np.mean(statistics.correlation)), statistics.chance_correlation
         return Verdict(
@@ -73,7 +73,7 @@ def correlations(numbers: Mapping[str, Any]) -> Artifact:
     return _figure(numbers, attribute_distribution.correlations, verdict)
 
 
-def histograms(numbers: Mapping[str, Any]) -> Artifact:
+def histograms(numbers: Mapping[str, Any]) -> Finding:
     def verdict(dataset: str, statistics: AttributeStatistics) -> Verdict:
         skewed = float(np.mean(statistics.skewness > 0.5))
         claim = "Standardized attributes are skewed to the right (skewness over 0.5 for most)"
@@ -86,8 +86,7 @@ def _figure(
     numbers: Mapping[str, Any],
     diagnosis: Callable[..., Artifact],
     verdict: Callable[[str, AttributeStatistics], Verdict],
-) -> Artifact:
+) -> Finding:
     statistics = {name: _of_json(document) for name, document in numbers["statistics"].items()}
-    artifact = diagnosis(statistics, numbers["source"])
     verdicts = [verdict(f"{name}, {len(s.chi2)} attributes", s) for name, s in statistics.items()]
-    return replace(artifact, verdicts=verdicts, notes=[*artifact.notes, *numbers["notes"]])
+    return Finding.about(diagnosis(statistics, numbers["source"]), verdicts, numbers["notes"])

@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from classnorm import progress
 from classnorm.data import ZeroShotDataset, simulate
-from classnorm.results.artifact import Artifact
 from classnorm_lab.diagnoses.diagnosis import Diagnosis, diagnose
 from classnorm_lab.paper.benchmarks import Benchmark
 from classnorm_lab.paper.published import PAPER_BENCHMARKS
 from classnorm_lab.paper.reproduction import Reproduction
+from classnorm_lab.paper.verdicts import Finding
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class FigureSpec:
     """What the paper concludes from it."""
     measure: Callable[[Reproduction], dict[str, Any]]
     """Returns the numbers, as JSON."""
-    draw: Callable[[Mapping[str, Any]], Artifact]
+    draw: Callable[[Mapping[str, Any]], Finding]
     """Draws the numbers; the name, title and text of the figure come from this specification."""
     needs_features: bool = False
     """Whether it needs real features; others simulate them, or need attributes only."""
 
-    def present(self, numbers: Mapping[str, Any]) -> Artifact:
+    def present(self, numbers: Mapping[str, Any]) -> Finding:
         return replace(self.draw(numbers), name=self.name, title=self.title, text=self.conclusion, data=dict(numbers))
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from classnorm import nn
 from classnorm.data import ZeroShotDataset, load, simulate
-from classnorm.results.artifact import Artifact, Plot, Series, Table
+from classnorm.results.artifact import Plot, Series, Table
 from classnorm.results.numbers import mean
-from classnorm.results.verdicts import Verdict, judge_bounds
-from classnorm_lab.diagnoses.curves import rounded
+from classnorm_lab.diagnoses.curves import RED, rounded
 from classnorm_lab.diagnoses.logit_variance import VARIANCES
 from classnorm_lab.paper.figures.figure import benchmarks_and_apy, without_repeats
 from classnorm_lab.paper.reproduction import Reproduction
+from classnorm_lab.paper.verdicts import Finding, Verdict, judge_bounds
 
 _SMALLEST_DIMENSION = 32
 
@@ -34,7 +34,7 @@ def measure_formula(reproduction: Reproduction) -> dict[str, Any]:
     return {"gaussians": {"d": dimensions, **gaussians}, "features": features, "notes": notes}
 
 
-def variance_formula(numbers: Mapping[str, Any]) -> Artifact:
+def variance_formula(numbers: Mapping[str, Any]) -> Finding:
     gaussians = numbers["gaussians"]
     dimensions = gaussians["d"]
     predicted = [nn.logit_variance(1.0, d) for d in dimensions]
@@ -70,7 +70,7 @@ def variance_formula(numbers: Mapping[str, Any]) -> Artifact:
         "are not centred, so part of the variance is a shift common to all classes.",
         *numbers["notes"],
     ]
-    return Artifact("variance-formula", "", "", tables, plots, verdicts, notes)
+    return Finding("variance-formula", "", "", tables, plots, notes, verdicts=verdicts)
 
 
 def _gaussian_plot(dimensions: Sequence[int], predicted: Sequence[float], gaussians: Mapping[str, list[float]]) -> Plot:
@@ -88,6 +88,7 @@ def _gaussian_plot(dimensions: Sequence[int], predicted: Sequence[float], gaussi
         ],
         log_x=True,
         log_y=True,
+        colors={"formula": "#404040", "measured": RED},
     )
 
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from classnorm.methods.settings.classnorm import reference
-from classnorm.results.artifact import Artifact, Plot, Series, Table
+from classnorm.results.artifact import Plot, Series, Table
 from classnorm.results.numbers import mean, number_text
-from classnorm.results.verdicts import Verdict, judge_bounds
-from classnorm_lab.diagnoses.curves import rounded
+from classnorm_lab.diagnoses.curves import SCORE_COLORS, rounded
 from classnorm_lab.diagnoses.diagnosis import Diagnosis
 from classnorm_lab.diagnoses.seen_scales import SCALES
 from classnorm_lab.paper.benchmarks import Benchmark
 from classnorm_lab.paper.figures.figure import run_diagnoses
 from classnorm_lab.paper.measured import Setting
 from classnorm_lab.paper.reproduction import Reproduction
+from classnorm_lab.paper.verdicts import Finding, Verdict, judge_bounds
 
 _PAPER_SCALES = {"SUN": 0.95, "CUB": 1.0, "AWA1": 0.95, "AWA2": 0.95}
 _SCORES = {"harmonic": "H", "unseen": "U", "seen": "S"}
@@ -47,7 +47,7 @@ def measure_seen_scales(reproduction: Reproduction) -> dict[str, Any]:
     }
 
 
-def seen_scales(numbers: Mapping[str, Any]) -> Artifact:
+def seen_scales(numbers: Mapping[str, Any]) -> Finding:
     settings = [Setting(**setting) for setting in numbers["settings"]]
     plots, verdicts, rows = [], [], []
     for number, setting in enumerate(s for s in settings if s.name in numbers["curves"]):
@@ -60,7 +60,7 @@ def seen_scales(numbers: Mapping[str, Any]) -> Artifact:
     header = ["data", "best s on validation", "best s on test", "gain in H on test by the best s"]
     title = "Best scales, mean curves over seeds (test curves are never used for selection)"
     notes = [_NOTE, *(setting.missing for setting in settings if setting.missing)]
-    return Artifact("seen-scales", "", "", [Table.of(title, header, rows)], plots, verdicts, notes)
+    return Finding("seen-scales", "", "", [Table.of(title, header, rows)], plots, notes, verdicts=verdicts)
 
 
 def _task(reproduction: Reproduction, benchmark: Benchmark, seed: int) -> Diagnosis:
@@ -74,12 +74,20 @@ def _mean_curve(runs: Sequence[Any], part: str, score: str) -> Any:
 
 def _plot(number: int, setting: Setting, runs: Sequence[Any]) -> Plot:
     series = [
-        Series(f"{name}, {part}", name, list(SCALES), rounded(_mean_curve(runs, part, score)), variant=part)
+        Series(
+            f"{name}, {part}",
+            name,
+            list(SCALES),
+            rounded(_mean_curve(runs, part, score)),
+            variant="" if part == "test" else part,
+        )
         for part in _PARTS
         for score, name in _SCORES.items()
     ]
     title = f"{setting.label}: scores against the seen scale"
-    return Plot(f"seen-scales-{number}", "lines", title, "scale s: seen scores × s", "accuracy (%)", series)
+    return Plot(
+        f"seen-scales-{number}", "lines", title, "scale s: seen scores × s", "accuracy (%)", series, colors=SCORE_COLORS
+    )
 
 
 def _verdicts(setting: Setting, validation: float, test: float) -> list[Verdict]:

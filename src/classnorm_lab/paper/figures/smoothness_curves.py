@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from classnorm.results.artifact import Artifact
-from classnorm.results.verdicts import PairedDifference, Verdict, judge_difference
 from classnorm_lab.diagnoses.loss_smoothness import (
     INITIALIZATIONS,
     mean_gradient_norms,
@@ -19,6 +16,7 @@ from classnorm_lab.diagnoses.loss_smoothness import (
 )
 from classnorm_lab.paper.figures.figure import keyed, records, run_diagnoses, samples
 from classnorm_lab.paper.reproduction import Reproduction
+from classnorm_lab.paper.verdicts import Finding, PairedDifference, Verdict, judge_difference
 
 _SIMULATED = 5  # divisor of the iterations on simulated data
 
@@ -41,9 +39,8 @@ def measure_smoothness(reproduction: Reproduction) -> dict[str, Any]:
     }
 
 
-def smoothness(numbers: Mapping[str, Any]) -> Artifact:
+def smoothness(numbers: Mapping[str, Any]) -> Finding:
     summaries = keyed(numbers["runs"])
-    artifact = smoothness_artifact(summaries)
     verdicts = [
         v for (label, init), norms in mean_gradient_norms(summaries).items() for v in _verdicts(label, init, norms)
     ]
@@ -52,7 +49,7 @@ def smoothness(numbers: Mapping[str, Any]) -> Artifact:
         f"simulated features: {numbers['iterations'] // _SIMULATED} iterations, 1 seed. Norms are compared by their "
         "logarithms."
     )
-    return replace(artifact, verdicts=verdicts, notes=[*artifact.notes, effort, *numbers["notes"]])
+    return Finding.about(smoothness_artifact(summaries), verdicts, [effort, *numbers["notes"]])
 
 
 def _verdicts(label: str, init: str, norms: Mapping[str, Sequence[float]]) -> list[Verdict]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from classnorm.results.artifact import Artifact
 from classnorm.results.numbers import mean
-from classnorm.results.verdicts import Judgement, Verdict, judge_bounds, weakest
 from classnorm_lab.diagnoses.logit_variance import (
     POINTS,
     VARIANCES,
@@ -20,6 +17,7 @@ from classnorm_lab.diagnoses.logit_variance import (
 )
 from classnorm_lab.paper.figures.figure import keyed, records, run_diagnoses, samples
 from classnorm_lab.paper.reproduction import Reproduction
+from classnorm_lab.paper.verdicts import Finding, Judgement, Verdict, judge_bounds, weakest
 
 _NEAR = 3.0  # a variance near 1 is within this factor of it
 _WELL_BELOW = 3.0  # a variance well below another is smaller by at least this factor
@@ -44,9 +42,8 @@ def measure_variance(reproduction: Reproduction) -> dict[str, Any]:
     }
 
 
-def variance(numbers: Mapping[str, Any]) -> Artifact:
+def variance(numbers: Mapping[str, Any]) -> Finding:
     summaries: dict[VarianceKey, dict[str, Any]] = keyed(numbers["runs"])
-    artifact = variance_artifact(summaries)
     verdicts = [
         verdict
         for label in dict.fromkeys(key[0] for key in summaries)
@@ -59,7 +56,7 @@ def variance(numbers: Mapping[str, Any]) -> Artifact:
         "judged at steps 0, 10, 100 and by the median: it holds if it does at all four, and weakly if at some, which "
         "are named."
     )
-    return replace(artifact, verdicts=verdicts, notes=[*artifact.notes, effort, *numbers["notes"]])
+    return Finding.about(variance_artifact(summaries), verdicts, [effort, *numbers["notes"]])
 
 
 def _verdicts(label: str, norm: str, kind: str, summaries: Mapping[VarianceKey, Mapping[str, Any]]) -> list[Verdict]:

@@ -1,15 +1,18 @@
-"""Verdicts on claims, and the rule that decides them from the scores of all seeds."""
+"""Claims of the paper, verdicts on them, and the rule that decides them from the scores of all seeds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from classnorm.results.numbers import signed, std
+from classnorm.results.artifact import Artifact
+from classnorm.results.numbers import json_number, number_text, signed, std
+from classnorm_lab.paper.measured import SCORINGS, Measured, Scoring, SeedRuns, Setting
+from classnorm_lab.paper.variants import Variant
 
 RULE = (
     "Models are compared seed by seed. A claim that one is better holds if the 95 % interval of the paired difference "
@@ -35,6 +38,22 @@ class Verdict:
     """How the runs were scored, if there are several ways."""
     difference: float | None = None
     """The mean paired difference, for a claim that one model is better."""
+
+
+@dataclass(frozen=True)
+class Finding(Artifact):
+    """A table or figure of the paper, measured here, with verdicts on its claims."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    @classmethod
+    def about(cls, artifact: Artifact, verdicts: Sequence[Verdict], notes: Sequence[str]) -> Self:
+        """An artifact with verdicts and further notes."""
+        return cls(**{**vars(artifact), "notes": [*artifact.notes, *notes]}, verdicts=list(verdicts))
+
+    @classmethod
+    def of_document(cls, content: dict[str, Any], verdicts: Sequence[Mapping[str, Any]]) -> Self:
+        return cls(**content, verdicts=[Verdict(**verdict) for verdict in verdicts])
 
 
 @dataclass(frozen=True)
@@ -108,3 +127,43 @@ def weakest(*judgements: Judgement) -> Judgement:
     'does not hold'
     """
     return min(judgements, key=_ORDER.index)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One variant has a higher H than another."""
+
+    text: str
+    better: Variant
+    worse: Variant
+    margin: float = 1.0
+    """Difference in H at which the claim holds."""
+
+    def verdicts(self, measured: Measured) -> list[Verdict]:
+        """One for each scoring and each setting in which both were measured."""
+        verdicts = []
+        for setting in measured.available:
+            better, worse = (measured.runs.get((v.label, setting.name)) for v in (self.better, self.worse))
+            if better and worse:
+                verdicts += [
+                    harmonic_verdict(self.text, setting, better, worse, self.margin, scoring) for scoring in SCORINGS
+                ]
+        return verdicts
+
+
+def harmonic_verdict(
+    text: str, setting: Setting, better: SeedRuns, worse: SeedRuns, margin: float, scoring: Scoring
+) -> Verdict:
+    """The verdict on a claim that one model has a higher H than another, over the seeds that both have."""
+    n = min(better.n, worse.n)
+    high, low = (runs.values("harmonic", scoring)[:n] for runs in (better, worse))
+    means = f"H {number_text(sum(high) / n)} against {number_text(sum(low) / n)}"
+    difference = PairedDifference.of(high, low)
+    return Verdict(
+        f"{text} (by {margin:g} H)",
+        setting.label,
+        f"{means}: {difference.text()}",
+        judge_difference(high, low, margin, digits=1),
+        SCORINGS[scoring],
+        json_number(difference.mean),
+    )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from classnorm.results.numbers import signed
-from classnorm.results.verdicts import PairedDifference, judge_bounds, judge_difference
+from classnorm_lab.paper.verdicts import PairedDifference, judge_bounds, judge_difference
 
 
 @pytest.mark.parametrize(
