@@ -12,8 +12,8 @@ from classnorm.cli import main
 from classnorm.cli.messages import as_flags
 from classnorm.data import SyntheticConfig, load, save_bundle, save_gbu, synthetic
 from classnorm.results.artifact import Artifact
-from classnorm_lab.diagnoses.advice import attribute_advice, variance_advice
-from classnorm_lab.diagnoses.attributes import attribute_statistics
+from classnorm_lab.diagnoses.attributes import attribute_advice, attribute_statistics
+from classnorm_lab.diagnoses.variance import variance_advice
 
 FAST = {
     "variance": ["--iterations", 5, "--seeds", 1, "--jobs", 1],

@@ -18,16 +18,14 @@ from classnorm.report.tables import rich_table
 from classnorm.results.artifact import Artifact
 from classnorm.runs.engine import Engine
 from classnorm.settings import check_positive
-from classnorm_lab.diagnoses.attribute_distribution import correlations, histograms, normality
-from classnorm_lab.diagnoses.attributes import attribute_statistics
-from classnorm_lab.diagnoses.diagnosis import Diagnosis, diagnose
-from classnorm_lab.diagnoses.logit_variance import variance_artifact, variance_summary, variance_tasks
-from classnorm_lab.diagnoses.loss_smoothness import (
-    mean_gradient_norms,
-    smoothness_artifact,
-    smoothness_summary,
-    smoothness_tasks,
+from classnorm_lab.diagnoses.attributes import (
+    attribute_advice,
+    attribute_statistics,
+    correlations,
+    histograms,
+    normality,
 )
+from classnorm_lab.diagnoses.diagnosis import Diagnosis, diagnose
 
 Key = TypeVar("Key")
 
@@ -98,7 +96,12 @@ class Variance(Options):
     """Number of parallel trainings; 0 is one per core."""
 
     def diagnose(self, dataset: ZeroShotDataset, folder: Path) -> tuple[list[Artifact], list[str]]:
-        from classnorm_lab.diagnoses.advice import variance_advice  # PyTorch
+        from classnorm_lab.diagnoses.variance import (  # PyTorch
+            variance_advice,
+            variance_artifact,
+            variance_summary,
+            variance_tasks,
+        )
 
         tasks = variance_tasks(_label(dataset), dataset, seeds=self.seeds, iterations=self.iterations)
         numbers = self._measure("variance", tasks, folder, self.jobs)
@@ -130,15 +133,22 @@ class Smoothness(Options):
     """Number of parallel trainings; 0 is one per core."""
 
     def diagnose(self, dataset: ZeroShotDataset, folder: Path) -> tuple[list[Artifact], list[str]]:
-        from classnorm_lab.diagnoses.advice import smoothness_advice  # PyTorch
+        from classnorm_lab.diagnoses.smoothness import (  # PyTorch
+            mean_gradient_norms,
+            smoothness_advice,
+            smoothness_artifact,
+            smoothness_summary,
+            smoothness_tasks,
+        )
 
-        size: dict[str, Any] = {
-            "seeds": self.seeds,
-            "iterations": self.iterations,
-            "every": self.every,
-            "width": self.hidden,
-        }
-        tasks = smoothness_tasks(_label(dataset), dataset, **size)
+        tasks = smoothness_tasks(
+            _label(dataset),
+            dataset,
+            seeds=self.seeds,
+            iterations=self.iterations,
+            every=self.every,
+            width=self.hidden,
+        )
         numbers = self._measure("smoothness", tasks, folder, self.jobs)
         summaries = {key: smoothness_summary(norms, self.every) for key, norms in numbers.items()}
         [norms] = mean_gradient_norms(summaries).values()
@@ -154,8 +164,6 @@ class Attributes(Options):
     """
 
     def diagnose(self, dataset: ZeroShotDataset, folder: Path) -> tuple[list[Artifact], list[str]]:
-        from classnorm_lab.diagnoses.advice import attribute_advice  # PyTorch
-
         statistics = attribute_statistics(dataset.descriptors)
         artifacts = [make({dataset.name: statistics}) for make in (normality, correlations, histograms)]
         return artifacts, attribute_advice(statistics)

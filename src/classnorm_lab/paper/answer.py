@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from classnorm.results.numbers import signed
-from classnorm_lab.diagnoses.logit_variance import VARIANCES
+from classnorm_lab.diagnoses.diagnosis import VARIANCES
 from classnorm_lab.paper.czsl import PROTOCOLS
 from classnorm_lab.paper.measured import SCORINGS
 from classnorm_lab.paper.verdicts import Finding, Judgement, Verdict

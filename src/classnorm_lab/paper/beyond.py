@@ -10,7 +10,7 @@ from classnorm.methods.settings.kernel import KernelConfig
 from classnorm.report.summary import SCORES
 from classnorm.results.artifact import Cell, Plot, Series, Table, ranks
 from classnorm.results.numbers import number_text
-from classnorm_lab.diagnoses.curves import SCORE_COLORS
+from classnorm_lab.diagnoses.diagnosis import SCORE_COLORS
 from classnorm_lab.paper.measured import Measured, Setting
 from classnorm_lab.paper.reproduction import Reproduction, measure
 from classnorm_lab.paper.variants import CN, Variant

@@ -23,7 +23,7 @@ from classnorm.runs.validation_sequence import (
     paper_grid,
     validated,
 )
-from classnorm_lab.diagnoses.curves import BLUE, GREEN, ORANGE, PINK, RED, SKY
+from classnorm_lab.diagnoses.diagnosis import BLUE, GREEN, ORANGE, PINK, RED, SKY
 from classnorm_lab.paper.benchmarks import Benchmark
 from classnorm_lab.paper.measured import SeedRuns, Setting
 from classnorm_lab.paper.published import published_table

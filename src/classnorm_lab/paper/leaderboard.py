@@ -23,7 +23,7 @@ from classnorm.results.numbers import number_text
 from classnorm.results.run_folder import Result
 from classnorm.runs.experiment import Experiment
 from classnorm.runs.search import SearchConfig, Trial, search
-from classnorm_lab.diagnoses.curves import MODEL_COLORS
+from classnorm_lab.diagnoses.diagnosis import MODEL_COLORS
 from classnorm_lab.paper.benchmarks import Benchmark
 from classnorm_lab.paper.measured import Measured, SeedRuns, Setting
 from classnorm_lab.paper.published import FEATURES, published

@@ -7,9 +7,9 @@ import pytest
 
 from classnorm.methods.settings.classnorm import baseline, reference
 from classnorm.nn import gamma_for_variance
-from classnorm_lab.diagnoses.advice import attribute_advice, smoothness_advice, variance_advice
-from classnorm_lab.diagnoses.attributes import attribute_statistics
-from classnorm_lab.diagnoses.variance import initial_variance
+from classnorm_lab.diagnoses.attributes import attribute_advice, attribute_statistics
+from classnorm_lab.diagnoses.smoothness import smoothness_advice
+from classnorm_lab.diagnoses.variance import initial_variance, variance_advice
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_the_gamma_that_is_advised_brings_the_variance_to_one(easy_data, advice)
 
 
 def test_a_variance_of_0_02_asks_for_a_gamma_of_13_3(easy_data, monkeypatch):
-    monkeypatch.setattr("classnorm_lab.diagnoses.advice.initial_variance", lambda *_: 0.02)
+    monkeypatch.setattr("classnorm_lab.diagnoses.variance.initial_variance", lambda *_: 0.02)
     lines, _ = variance_advice(easy_data)
     assert "γ = 13.3 would bring it to 1 (`gamma=13.3`)" in lines[0]
     assert "hardly changes the variance" in lines[-1]
@@ -46,7 +46,7 @@ def test_a_variance_of_0_02_asks_for_a_gamma_of_13_3(easy_data, monkeypatch):
     ("variance", "words"), [(1.3, "close to 1, as it should be"), (0.0, "cannot learn"), (16.0, "γ = 2.5 would bring")]
 )
 def test_a_good_a_vanished_and_a_large_variance_are_told_apart(easy_data, monkeypatch, variance, words):
-    monkeypatch.setattr("classnorm_lab.diagnoses.advice.initial_variance", lambda *_: variance)
+    monkeypatch.setattr("classnorm_lab.diagnoses.variance.initial_variance", lambda *_: variance)
     assert words in variance_advice(easy_data)[0][0]
 
 

@@ -1,4 +1,4 @@
-"""Diagnoses: complete, kept, and consistent with the functions of `analysis`."""
+"""Diagnoses: complete, kept, and consistent with the functions that measure."""
 
 import json
 
@@ -8,23 +8,24 @@ import pytest
 from classnorm.errors import TrainingError
 from classnorm.methods.settings.classnorm import reference
 from classnorm.runs.engine import Engine
-from classnorm_lab.diagnoses.attribute_distribution import correlations, histograms, normality
-from classnorm_lab.diagnoses.attributes import attribute_statistics
+from classnorm_lab.diagnoses.attributes import attribute_statistics, correlations, histograms, normality
 from classnorm_lab.diagnoses.diagnosis import Diagnosis, diagnose
-from classnorm_lab.diagnoses.logit_variance import (
-    variance_artifact,
-    variance_at,
-    variance_summary,
-    variance_tasks,
-)
-from classnorm_lab.diagnoses.loss_smoothness import (
+from classnorm_lab.diagnoses.smoothness import (
+    SMOOTHNESS_MODELS,
+    gradient_norms,
     mean_gradient_norms,
     smoothness_artifact,
     smoothness_summary,
     smoothness_tasks,
 )
-from classnorm_lab.diagnoses.smoothness import SMOOTHNESS_MODELS, gradient_norms
-from classnorm_lab.diagnoses.variance import training_variance, variance_models
+from classnorm_lab.diagnoses.variance import (
+    training_variance,
+    variance_artifact,
+    variance_at,
+    variance_models,
+    variance_summary,
+    variance_tasks,
+)
 
 ENGINE = Engine(jobs=1)
 SIZE = {"seeds": 2, "iterations": 6, "every": 3, "width": 8}
@@ -99,7 +100,8 @@ def test_a_diagnosis_is_run_once(smoothness, easy_data, root):
 
 
 def test_a_diagnosis_that_fails_is_an_error_with_its_message(easy_data, tmp_path):
-    task = Diagnosis(easy_data, "smoothness", reference(easy_data), {"model": "3-layer MLP", "iterations": 0})
+    settings = {"model": "3-layer MLP", "iterations": 0}
+    task = Diagnosis("smoothness", gradient_norms, easy_data, reference(easy_data), settings)
     with pytest.raises(TrainingError, match="smoothness: iterations, every and probes must be at least 1"):
         diagnose({"one": task}, tmp_path, ENGINE)
 

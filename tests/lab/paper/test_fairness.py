@@ -2,8 +2,8 @@
 
 import pytest
 
-from classnorm_lab.diagnoses.logit_variance import variance_tasks
-from classnorm_lab.diagnoses.loss_smoothness import INITIALIZATIONS, smoothness_tasks
+from classnorm_lab.diagnoses.smoothness import INITIALIZATIONS, smoothness_tasks
+from classnorm_lab.diagnoses.variance import variance_tasks
 from classnorm_lab.paper import beyond, leaderboard
 from classnorm_lab.paper.catalog import CATALOG
 from classnorm_lab.paper.table_specs import TABLES

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from classnorm.data import save_gbu
-from classnorm_lab.diagnoses.seen_scales import SCALES
 from classnorm_lab.paper.benchmarks import Benchmark, find_benchmarks
-from classnorm_lab.paper.figures import FIGURES
-from classnorm_lab.paper.figures.figure import samples
+from classnorm_lab.paper.figures import FIGURES, samples
+from classnorm_lab.paper.seen_scales_figure import SCALES
 
 EFFORT = {
     "seeds": 2,

@@ -1,4 +1,4 @@
-"""Normality, correlations and histograms of attributes."""
+"""The figures of attributes: normality, correlations and histograms."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 
 from classnorm.data import read_splits
 from classnorm.results.artifact import Artifact
-from classnorm_lab.diagnoses import attribute_distribution
+from classnorm_lab.diagnoses import attributes
 from classnorm_lab.diagnoses.attributes import AttributeStatistics, attribute_statistics
-from classnorm_lab.diagnoses.curves import rounded
-from classnorm_lab.paper.figures.figure import benchmarks_and_apy, without_repeats
+from classnorm_lab.diagnoses.diagnosis import rounded
+from classnorm_lab.paper.figures import benchmarks_and_apy, without_repeats
 from classnorm_lab.paper.reproduction import Reproduction
 from classnorm_lab.paper.verdicts import Finding, Verdict, judge_bounds
 
@@ -57,7 +57,7 @@ def normality(numbers: Mapping[str, Any]) -> Finding:
         claim = "Attributes are not normal (rejected at 5 % for more than half of them)"
         return Verdict(claim, dataset, f"rejected for {100 * share:.0f} %", judge_bounds([share], low=0.5))
 
-    return _figure(numbers, attribute_distribution.normality, verdict)
+    return _figure(numbers, attributes.normality, verdict)
 
 
 def correlations(numbers: Mapping[str, Any]) -> Finding:
@@ -70,7 +70,7 @@ def correlations(numbers: Mapping[str, Any]) -> Finding:
             judge_bounds([correlation / chance], low=1.2),
         )
 
-    return _figure(numbers, attribute_distribution.correlations, verdict)
+    return _figure(numbers, attributes.correlations, verdict)
 
 
 def histograms(numbers: Mapping[str, Any]) -> Finding:
@@ -79,7 +79,7 @@ def histograms(numbers: Mapping[str, Any]) -> Finding:
         claim = "Standardized attributes are skewed to the right (skewness over 0.5 for most)"
         return Verdict(claim, dataset, f"{100 * skewed:.0f} % of the attributes", judge_bounds([skewed], low=0.5))
 
-    return _figure(numbers, attribute_distribution.histograms, verdict)
+    return _figure(numbers, attributes.histograms, verdict)
 
 
 def _figure(

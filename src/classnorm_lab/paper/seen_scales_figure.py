@@ -1,4 +1,4 @@
-"""Scores against the scale of the seen logits."""
+"""The figure of appendix D: U, S and H against the scale of the seen scores, on validation and on test."""
 
 from __future__ import annotations
 
@@ -7,19 +7,25 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import torch
 
-from classnorm.methods.settings.classnorm import reference
+from classnorm.data import ZeroShotDataset
+from classnorm.data.validation import hold_out
+from classnorm.methods import METHODS, FitContext
+from classnorm.methods.settings.classnorm import ClassNormConfig, reference
+from classnorm.metrics import SideScores, calibration_curves
 from classnorm.results.artifact import Plot, Series, Table
 from classnorm.results.numbers import mean, number_text
-from classnorm_lab.diagnoses.curves import SCORE_COLORS, rounded
-from classnorm_lab.diagnoses.diagnosis import Diagnosis
-from classnorm_lab.diagnoses.seen_scales import SCALES
+from classnorm.scoring import Scorer
+from classnorm_lab.diagnoses.diagnosis import SCORE_COLORS, Diagnosis, rounded
 from classnorm_lab.paper.benchmarks import Benchmark
-from classnorm_lab.paper.figures.figure import run_diagnoses
+from classnorm_lab.paper.figures import run_diagnoses
 from classnorm_lab.paper.measured import Setting
 from classnorm_lab.paper.reproduction import Reproduction
 from classnorm_lab.paper.verdicts import Finding, Verdict, judge_bounds
 
+SCALES = tuple(round(float(s), 3) for s in np.linspace(0.7, 1.1, 41))
+_PSEUDO_UNSEEN = {"SUN": 50, "CUB": 30, "AWA1": 5, "AWA2": 5}
 _PAPER_SCALES = {"SUN": 0.95, "CUB": 1.0, "AWA1": 0.95, "AWA2": 0.95}
 _SCORES = {"harmonic": "H", "unseen": "U", "seen": "S"}
 _PARTS = ("validation", "test")
@@ -47,6 +53,31 @@ def measure_seen_scales(reproduction: Reproduction) -> dict[str, Any]:
     }
 
 
+def seen_scale_curves(
+    dataset: ZeroShotDataset, config: ClassNormConfig, seed: int = 0
+) -> dict[str, dict[str, list[float]]]:
+    """Curves on `validation` and `test` of one model, trained without the validation rows.
+
+    Validation holds out the paper's number of pseudo-unseen classes (a fifth of the seen ones for other datasets) and
+    as many rows of the other classes. The test set excludes the held-out classes.
+    """
+    n_unseen = _PSEUDO_UNSEEN.get(dataset.benchmark or "", max(1, int(dataset.seen.sum()) // 5))
+    part = hold_out(dataset, n_unseen, None, seed)
+    model = METHODS["classnorm"].fit(part, config, seed, FitContext(torch.device("cpu"))).model
+
+    def sides(data: ZeroShotDataset) -> SideScores:
+        scorer = Scorer(model, "classnorm", config, data.class_names, data.descriptors, data.seen, data.d_z)
+        rows = data.test_rows
+        return scorer.sides(data.view(rows), data.labels[rows])
+
+    held_out = np.array(part.class_names)[~part.seen]
+    test = dataset.restricted(np.flatnonzero(~np.isin(dataset.class_names, held_out)))
+    return {
+        name: calibration_curves([sides(data)], "scale", np.array(SCALES)).rounded()
+        for name, data in (("validation", part), ("test", test))
+    }
+
+
 def seen_scales(numbers: Mapping[str, Any]) -> Finding:
     settings = [Setting(**setting) for setting in numbers["settings"]]
     plots, verdicts, rows = [], [], []
@@ -65,7 +96,7 @@ def seen_scales(numbers: Mapping[str, Any]) -> Finding:
 
 def _task(reproduction: Reproduction, benchmark: Benchmark, seed: int) -> Diagnosis:
     config = reference(benchmark.dataset).replace(**reproduction.changes(benchmark, "classnorm", "reference"))
-    return Diagnosis(benchmark.dataset, "seen-scales", config, {"seed": seed})
+    return Diagnosis("seen-scales", seen_scale_curves, benchmark.dataset, config, {"seed": seed})
 
 
 def _mean_curve(runs: Sequence[Any], part: str, score: str) -> Any:

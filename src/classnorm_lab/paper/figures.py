@@ -1,4 +1,4 @@
-"""The specification of a figure, its datasets, and the diagnoses that figures share."""
+"""The paper's figures, and the datasets and diagnoses that they share."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from classnorm import progress
 from classnorm.data import ZeroShotDataset, simulate
+from classnorm.lazy import Lazy
 from classnorm_lab.diagnoses.diagnosis import Diagnosis, diagnose
 from classnorm_lab.paper.benchmarks import Benchmark
 from classnorm_lab.paper.published import PAPER_BENCHMARKS
@@ -31,7 +32,7 @@ class FigureSpec:
     """Returns the numbers, as JSON."""
     draw: Callable[[Mapping[str, Any]], Finding]
     """Draws the numbers; the name, title and text of the figure come from this specification."""
-    needs_features: bool = False
+    needs_features: bool
     """Whether it needs real features; others simulate them, or need attributes only."""
 
     def present(self, numbers: Mapping[str, Any]) -> Finding:
@@ -103,3 +104,66 @@ def benchmarks_and_apy(reproduction: Reproduction) -> list[Benchmark]:
     folders = dict.fromkeys(Path(benchmark.source).parent / "APY" for benchmark in paper)
     apy = [Benchmark("APY", folder, missing=f"APY: put res101.mat into {folder}") for folder in folders]
     return [*reproduction.benchmarks, *apy]
+
+
+# Each is imported when it is measured or drawn: some need PyTorch.
+_SPECS = (
+    FigureSpec(
+        "variance",
+        "Variance of the logits in training, with and without NS, AN and CN",
+        "Without NS and AN, the variance of a linear model diverges; NS and AN bring it to 1. In deeper models they no "
+        "longer suffice and the variance vanishes; class normalization restores it to 1.",
+        Lazy("classnorm_lab.paper.variance_figures", "measure_variance"),
+        Lazy("classnorm_lab.paper.variance_figures", "variance"),
+        needs_features=False,
+    ),
+    FigureSpec(
+        "variance-formula",
+        "The variance formula of normalize+scale",
+        "Despite its assumptions, the formula is accurate on synthetic vectors and on real features and attributes.",
+        Lazy("classnorm_lab.paper.variance_figures", "measure_formula"),
+        Lazy("classnorm_lab.paper.variance_figures", "variance_formula"),
+        needs_features=False,
+    ),
+    FigureSpec(
+        "smoothness",
+        "Smoothness of the loss surface",
+        "Zero-shot embedders have a rougher loss surface than classifiers; class normalization makes it smoother.",
+        Lazy("classnorm_lab.paper.smoothness_figure", "measure_smoothness"),
+        Lazy("classnorm_lab.paper.smoothness_figure", "smoothness"),
+        needs_features=False,
+    ),
+    FigureSpec(
+        "seen-scales",
+        "Scores against the scale of the seen logits",
+        "A scale below 1 trades seen for unseen accuracy; the best scale is 0.95 on SUN, AwA1 and AwA2, and 1 on CUB.",
+        Lazy("classnorm_lab.paper.seen_scales_figure", "measure_seen_scales"),
+        Lazy("classnorm_lab.paper.seen_scales_figure", "seen_scales"),
+        needs_features=True,
+    ),
+    FigureSpec(
+        "normality",
+        "Normality test of the attributes",
+        "Attributes do not follow a normal distribution.",
+        Lazy("classnorm_lab.paper.attribute_figures", "measure_attributes"),
+        Lazy("classnorm_lab.paper.attribute_figures", "normality"),
+        needs_features=False,
+    ),
+    FigureSpec(
+        "correlations",
+        "Correlations between attributes",
+        "Attributes are not independent of each other.",
+        Lazy("classnorm_lab.paper.attribute_figures", "measure_attributes"),
+        Lazy("classnorm_lab.paper.attribute_figures", "correlations"),
+        needs_features=False,
+    ),
+    FigureSpec(
+        "histograms",
+        "Histograms of standardized attributes",
+        "Standardized attributes are long-tailed and skewed, far from normal.",
+        Lazy("classnorm_lab.paper.attribute_figures", "measure_attributes"),
+        Lazy("classnorm_lab.paper.attribute_figures", "histograms"),
+        needs_features=False,
+    ),
+)
+FIGURES: dict[str, FigureSpec] = {spec.name: spec for spec in _SPECS}

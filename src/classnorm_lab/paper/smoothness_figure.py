@@ -1,4 +1,4 @@
-"""Smoothness of the loss surface."""
+"""The figure of the smoothness of the loss surface."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from classnorm_lab.diagnoses.loss_smoothness import (
+from classnorm_lab.diagnoses.smoothness import (
     INITIALIZATIONS,
     mean_gradient_norms,
     smoothness_artifact,
     smoothness_summary,
     smoothness_tasks,
 )
-from classnorm_lab.paper.figures.figure import keyed, records, run_diagnoses, samples
+from classnorm_lab.paper.figures import keyed, records, run_diagnoses, samples
 from classnorm_lab.paper.reproduction import Reproduction
 from classnorm_lab.paper.verdicts import Finding, PairedDifference, Verdict, judge_difference
 

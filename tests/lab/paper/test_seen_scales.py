@@ -9,7 +9,7 @@ from classnorm.methods import METHODS, FitContext
 from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.metrics import gzsl_scores
 from classnorm.scoring import Scorer
-from classnorm_lab.diagnoses.seen_scales import SCALES, seen_scale_curves
+from classnorm_lab.paper.seen_scales_figure import SCALES, seen_scale_curves
 
 CONFIG = ClassNormConfig(hidden=32, epochs=8, lr=3e-3, batch_size=64)
 PARTS = ("validation", "test")
