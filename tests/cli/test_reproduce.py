@@ -18,7 +18,7 @@ from classnorm.cli import main
 from classnorm.data import SyntheticConfig, save_bundle, save_gbu, synthetic
 from classnorm_lab.paper import leaderboard
 from classnorm_lab.paper.catalog import CATALOG
-from classnorm_lab.paper.table_specs import TABLES
+from classnorm_lab.paper.tables import TABLES
 
 FAST = ["--quick", "--epochs", "1", "--seeds", "1", "--jobs", "1", "--quiet"]
 

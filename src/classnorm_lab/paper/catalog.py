@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from classnorm_lab.paper.beyond import beyond, measure_beyond
 from classnorm_lab.paper.czsl import czsl_curves, czsl_table, measure_czsl_curves, measure_czsl_table
 from classnorm_lab.paper.czsl_images import czsl_images, measure_czsl_images
-from classnorm_lab.paper.figures import FIGURES
+from classnorm_lab.paper.figures import FIGURES, FigureSpec
 from classnorm_lab.paper.leaderboard import leaderboard, measure_leaderboard
-from classnorm_lab.paper.paper_table import measure_table, table_artifact
 from classnorm_lab.paper.reproduction import Reproduction
-from classnorm_lab.paper.table_specs import TABLES
+from classnorm_lab.paper.tables import TABLES, TableSpec
 from classnorm_lab.paper.training_cost import (
     hyperparameters,
     measure_hyperparameters,
@@ -26,6 +24,8 @@ from classnorm_lab.paper.verdicts import Finding
 
 @dataclass(frozen=True)
 class Item:
+    """A table or figure with a form of its own."""
+
     kind: str
     title: str
     measure: Callable[[Reproduction], dict[str, Any]]
@@ -35,20 +35,14 @@ class Item:
     needs_features: bool = True
     """Whether attributes alone do not suffice."""
 
-    def make(self, reproduction: Reproduction) -> Finding:
-        return self.present(self.measure(reproduction))
 
-
-CATALOG: dict[str, Item] = {
-    **{
-        name: Item("table", spec.title, partial(measure_table, spec), partial(table_artifact, spec))
-        for name, spec in TABLES.items()
-    },
+CATALOG: dict[str, TableSpec | FigureSpec | Item] = {
+    **TABLES,
     "training-time": Item("table", "Training time", measure_training_time, training_time),
     "hyperparameters": Item("table", "Hyperparameters", measure_hyperparameters, hyperparameters),
     "leaderboard": Item("table", "Every method, one protocol", measure_leaderboard, leaderboard),
     "beyond": Item("table", "Beyond the paper: ablations", measure_beyond, beyond),
-    **{n: Item("figure", spec.title, spec.measure, spec.present, spec.needs_features) for n, spec in FIGURES.items()},
+    **FIGURES,
     "czsl-table": Item("table", "Continual zero-shot learning", measure_czsl_table, czsl_table),
     "czsl-curves": Item("figure", "Continual zero-shot learning, task by task", measure_czsl_curves, czsl_curves),
     "czsl-images": Item("table", "Continual zero-shot learning from images", measure_czsl_images, czsl_images),

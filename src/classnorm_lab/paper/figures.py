@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ class FigureSpec:
     """Draws the numbers; the name, title and text of the figure come from this specification."""
     needs_features: bool
     """Whether it needs real features; others simulate them, or need attributes only."""
+    kind: ClassVar = "figure"
 
     def present(self, numbers: Mapping[str, Any]) -> Finding:
         return replace(self.draw(numbers), name=self.name, title=self.title, text=self.conclusion, data=dict(numbers))

@@ -1,7 +1,7 @@
 """The catalog of tables and figures."""
 
 from classnorm_lab.paper.catalog import CATALOG
-from classnorm_lab.paper.table_specs import TABLES
+from classnorm_lab.paper.tables import TABLES
 
 
 def test_every_table_and_figure_is_in_the_catalog():

@@ -6,7 +6,7 @@ from classnorm_lab.diagnoses.smoothness import INITIALIZATIONS, smoothness_tasks
 from classnorm_lab.diagnoses.variance import variance_tasks
 from classnorm_lab.paper import beyond, leaderboard
 from classnorm_lab.paper.catalog import CATALOG
-from classnorm_lab.paper.table_specs import TABLES
+from classnorm_lab.paper.tables import TABLES
 from classnorm_lab.paper.variants import CVC, LONGER, RELATIONNET, THREE_LAYERS, Variant, in_recipe
 
 SAYS = {

@@ -12,7 +12,7 @@ from classnorm.errors import DataError
 from classnorm_lab.paper.answer import QUESTIONS, short_answer
 from classnorm_lab.paper.catalog import CATALOG
 from classnorm_lab.paper.page import Numbers, known_runs, page_text, read_numbers, render, write_numbers
-from classnorm_lab.paper.table_specs import TABLES
+from classnorm_lab.paper.tables import TABLES
 from classnorm_lab.paper.verdicts import Finding, Verdict
 
 DOCS = Path(__file__).parents[3] / "docs" / "reproduction.md"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from classnorm_lab.paper.published import published
-from classnorm_lab.paper.table_specs import TABLES
+from classnorm_lab.paper.tables import TABLES
 
 OURS = ("no final ReLU", "by the root", "(ours)", "f-CLSWGAN")
 """Parts of labels of rows that the paper's tables do not have."""

@@ -10,8 +10,7 @@ from classnorm.data import Split, SyntheticConfig, load, save_bundle, synthetic
 from classnorm.results.artifact import ranks
 from classnorm_lab.paper.benchmarks import Benchmark, find_benchmarks
 from classnorm_lab.paper.measured import SCORINGS
-from classnorm_lab.paper.paper_table import contradictions, measure_table, table_artifact
-from classnorm_lab.paper.table_specs import TABLES, TableSpec
+from classnorm_lab.paper.tables import TABLES, TableSpec, contradictions
 from classnorm_lab.paper.variants import CN, STANDARDIZED, THREE_LAYERS
 from classnorm_lab.paper.verdicts import Claim
 
@@ -45,7 +44,7 @@ def main(reproduction):
 
 
 def made(spec, reproduction):
-    return table_artifact(spec, measure_table(spec, reproduction))
+    return spec.present(spec.measure(reproduction))
 
 
 def results(folder):
@@ -119,7 +118,7 @@ def test_the_data_of_an_artifact_holds_every_seed_and_is_json(main):
     document = json.loads(json.dumps(main.data, allow_nan=False))
     assert len(document["runs"]) == len(MAIN.variants)
     assert all(len(entry["numbers"]["harmonic"]) == 2 and entry["diverged"] == 0 for entry in document["runs"])
-    assert table_artifact(MAIN, document) == main
+    assert MAIN.present(document) == main
 
 
 def test_a_second_call_trains_nothing(reproduction, main):
@@ -204,10 +203,10 @@ def test_a_row_that_agrees_with_the_other_tables_is_no_contradiction():
 
 def test_a_row_that_was_not_measured_yet_is_a_dash_and_a_note(reproduce, tiny, tmp_path):
     spec = replace(TABLES["main"], variants=(THREE_LAYERS, CN), claims=())
-    data = measure_table(spec, reproduce(tmp_path, tiny, seeds=1))
+    data = spec.measure(reproduce(tmp_path, tiny, seeds=1))
     claim = Claim("CN helps", CN, STANDARDIZED)
     longer = replace(spec, variants=(*spec.variants, STANDARDIZED), claims=(claim,))
-    artifact = table_artifact(longer, data)
+    artifact = longer.present(data)
     assert [row[1].text for row in artifact.tables[0].body][-1] == "–"
     assert [row[0].text for row in artifact.tables[2].body] == [THREE_LAYERS.label, CN.label]
     assert f"Not measured yet in all settings: {STANDARDIZED.label}." in artifact.notes
