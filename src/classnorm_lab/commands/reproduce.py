@@ -16,7 +16,6 @@ from classnorm.cli.messages import as_flags
 from classnorm.cli.options import Command, Flag, OutputOptions, optional
 from classnorm.encoders import check_encoder
 from classnorm.errors import ConfigError, unknown_name
-from classnorm.io.files import write_text
 from classnorm.progress import notice
 from classnorm.report.tables import rich_table
 from classnorm.runs.engine import Engine
@@ -25,25 +24,26 @@ from classnorm.settings import check_positive
 from classnorm_lab.paper.benchmarks import EMBEDDED, find_benchmarks
 from classnorm_lab.paper.catalog import CATALOG
 from classnorm_lab.paper.page import (
-    TITLE,
     Numbers,
+    Page,
+    as_preview,
     known_runs,
     known_streams,
-    markdown_page,
-    render,
-    reproduction_page,
     verdict_table,
     write_finding,
     write_numbers,
+    write_pages,
 )
 from classnorm_lab.paper.published import PAPER_BENCHMARKS
 from classnorm_lab.paper.reproduction import QUICK, Effort, Reproduction
 from classnorm_lab.paper.verdicts import Finding
 
 _DOCS = Path("docs/reproduction.md")
-
-
-_PREVIEW = "Quick run, with narrow models and few epochs: its verdicts show the output and are no evidence."
+_DECIDE_NUMBERS = (
+    *("data_root", "data", "light", "seeds", "one_seed", "features", "epochs", "search_seconds", "image_split"),
+    *("images", "encoder", "size", "freeze_blocks", "weights", "quick"),
+)
+_OF_IMAGES = ("encoder", "size", "freeze_blocks", "weights")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,31 +123,28 @@ class Reproduce(Command):
             if name not in CATALOG and name != "all":
                 raise unknown_name("table or figure", name, ["all", "list", "render", *CATALOG])
         names = list(CATALOG) if "all" in self.names else list(dict.fromkeys(self.names))
-        artifacts = []
+        findings = []
         reproduction = self._reproduction(any(CATALOG[name].needs_features for name in names))
         for name in names:
             numbers = CATALOG[name].measure(reproduction)
-            artifact = CATALOG[name].present(numbers)
-            if self.quick:
-                artifact = _marked_as_preview(artifact)
-            write_finding(artifact, self.out / name)
-            artifacts.append(artifact)
+            finding = CATALOG[name].present(numbers)
+            finding = as_preview(finding) if self.quick else finding
+            write_finding(finding, self.out / name)
+            findings.append(finding)
             if self.docs is not None:
                 write_numbers(self.docs.with_suffix(""), Numbers(name, self._arguments(reproduction), numbers))
-        saved = [Finding.load(self.out / name) for name in CATALOG if (self.out / name / "artifact.json").is_file()]
-        write_text(self.out / "index.html", reproduction_page(saved, TITLE, self._introduction()))
-        write_text(self.out / "reproduction.md", markdown_page(saved, TITLE, self._introduction(), "{name}"))
+        write_pages(self.out, self.quick)
         if self.docs is not None:
-            render(self.docs)
+            Page.read(self.docs).write()
         if self.output.json:
             documents = [
-                {"name": a.name, "verdicts": [asdict(verdict) for verdict in a.verdicts], "data": a.data}
-                for a in artifacts
+                {"name": f.name, "verdicts": [asdict(verdict) for verdict in f.verdicts], "data": f.data}
+                for f in findings
             ]
             print_json({"out": str(self.out), "quick": self.quick, "artifacts": documents})
             return
-        for artifact in artifacts:
-            _print(artifact)
+        for finding in findings:
+            _print(finding)
         print(f"page: {self.out / 'index.html'}")
 
     def _list(self) -> None:
@@ -161,29 +158,27 @@ class Reproduce(Command):
         if len(self.names) > 1:
             raise ConfigError("render takes no other name: it makes the page from all numbers of --docs")
         docs = self.docs or _DOCS
-        names = [artifact.name for artifact in render(docs)]
+        page = Page.read(docs)
+        page.write()
+        names = [finding.name for finding in page.findings]
         if self.output.json:
             print_json({"page": str(docs), "names": names})
         else:
             print(f"page: {docs}, {len(names)} tables and figures")
 
     def _arguments(self, reproduction: Reproduction) -> str:
-        """The arguments that decide the numbers, without the places of files on this machine."""
-        data = " ".join(benchmark.argument for benchmark in reproduction.benchmarks)
-        arguments = ["--data-root xlsa17/data"] if self.data_root is not None else []
-        light = " ".join(benchmark.argument for benchmark in reproduction.benchmarks if benchmark.is_light)
-        arguments += [f"--data {data}", *([f"--light {light}"] if light else [])]
-        once = " ".join(benchmark.argument for benchmark in reproduction.benchmarks if benchmark.one_seed)
-        arguments += [f"--seeds {reproduction.effort.seeds}", *([f"--one-seed {once}"] if once else [])]
-        arguments += [f"--features {self.features}"] if self.features is not None else []
-        arguments += [f"--epochs {self.epochs}"] if self.epochs is not None else []
-        arguments += [f"--search-seconds {self.search_seconds:g}"] if self.search_seconds is not None else []
-        arguments += [f"--image-split {self.image_split.name}"] if self.image_split is not None else []
-        if self.images is not None:
-            arguments += [f"--images {self.images.name} --encoder {self.encoder}"]
-            arguments += [f"--size {self.size} --freeze-blocks {self.freeze_blocks}"]
-            arguments += [f"--weights {self.weights.name}"] if self.weights is not None else []
-        return " ".join([*arguments, *(["--quick"] if self.quick else [])])
+        """The flags that decide the numbers, without the places of files on this machine."""
+        datasets = reproduction.benchmarks
+        values = vars(self) | {
+            "data_root": None if self.data_root is None else "xlsa17/data",
+            "data": [dataset.argument for dataset in datasets],
+            "light": [dataset.argument for dataset in datasets if dataset.is_light],
+            "one_seed": [dataset.argument for dataset in datasets if dataset.one_seed],
+            "seeds": reproduction.effort.seeds,
+        }
+        if self.images is None:
+            values |= dict.fromkeys(_OF_IMAGES)
+        return " ".join(_flag(name, values[name]) for name in _DECIDE_NUMBERS if values[name] not in (None, False, []))
 
     def _reproduction(self, needs_features: bool) -> Reproduction:
         check_positive(seeds=self.seeds, epochs=self.epochs, minutes=self.minutes, search_seconds=self.search_seconds)
@@ -210,30 +205,28 @@ class Reproduce(Command):
             raise ConfigError("no dataset found; add glyphs-light to --data, which needs no files")
         return reproduction
 
-    def _introduction(self) -> str:
-        effort = "quick runs, a preview of the output" if self.quick else "full runs"
-        return (
-            "The tables and figures of the paper's zero-shot part, regenerated beside the published numbers. Numbers "
-            f"on different image features, which each table names, are not comparable. ({effort})"
-        )
+
+def _flag(name: str, value: object) -> str:
+    """A flag as it is written on the command line; a file by its name alone.
+
+    >>> _flag("one_seed", ["CUB", "SUN"]), _flag("quick", True), _flag("search_seconds", 60.0)
+    ('--one-seed CUB SUN', '--quick', '--search-seconds 60')
+    """
+    values = [] if value is True else value if isinstance(value, list) else [value]
+    words = (v.name if isinstance(v, Path) else f"{v:g}" if isinstance(v, float) else str(v) for v in values)
+    return " ".join([f"--{name.replace('_', '-')}", *words])
 
 
-def _marked_as_preview(artifact: Finding) -> Finding:
-    """The artifact of a quick run, whose verdicts say so wherever they are shown."""
-    verdicts = [dataclasses.replace(v, measured=f"{v.measured} (quick run: no evidence)") for v in artifact.verdicts]
-    return dataclasses.replace(artifact, verdicts=verdicts, notes=[*artifact.notes, *([_PREVIEW] if verdicts else [])])
-
-
-def _print(artifact: Finding) -> None:
-    for table in artifact.tables:
+def _print(finding: Finding) -> None:
+    for table in finding.tables:
         if table.header[0] == "published":
             continue  # too wide for a terminal; the files and the page have it
         rendered = rich_table(table)
         if table.is_ranked:
             rendered.caption = "* best, + second best"
         print_table(rendered)
-    if artifact.verdicts:
-        print_table(rich_table(verdict_table(artifact.verdicts)))
-    for note in artifact.notes:
+    if finding.verdicts:
+        print_table(rich_table(verdict_table(finding.verdicts)))
+    for note in finding.notes:
         print(f"- {as_flags(note)}")
     print()

@@ -5,24 +5,29 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
 from classnorm.errors import DataError
 from classnorm.io.documents import read_json
-from classnorm.io.files import replacing, write_text
+from classnorm.io.files import write_text
 from classnorm.report.draw import draw, png
 from classnorm.report.files import write_artifact, write_files
 from classnorm.report.page import artifact_section, html_document
 from classnorm.report.tables import html_table, markdown_table
-from classnorm.results.artifact import Cell, Table
+from classnorm.results.artifact import ARTIFACT, Cell, Table
 from classnorm_lab.paper.answer import short_answer
 from classnorm_lab.paper.catalog import CATALOG
 from classnorm_lab.paper.measured import SeedRuns
 from classnorm_lab.paper.verdicts import RULE, Finding, Verdict
 
 TITLE = "Class Normalization for (Continual)? Generalized Zero-Shot Learning: the paper, regenerated"
+_INTRODUCTION = (
+    "The tables and figures of the paper's zero-shot part, regenerated beside the published numbers. Numbers on "
+    "different image features, which each table names, are not comparable."
+)
+_PREVIEW = "Quick run, with narrow models and few epochs: its verdicts show the output and are no evidence."
 _FORMAT = "classnorm-numbers"
 _TEXT = "introduction.md"  # what a person adds
 _LOOK = {"holds": ("✓", "right"), "holds weakly": ("~", "weak"), "does not hold": ("✗", "wrong")}
@@ -103,18 +108,40 @@ def _read(path: Path, name: str) -> Numbers:
     return Numbers(name, document["arguments"], document["numbers"])
 
 
-def page_text(path: Path) -> str:
-    """The page for the numbers in the folder of the same name."""
-    folder = path.with_suffix("")
-    found = read_numbers(folder)
-    if not found:
-        raise DataError(f"{folder}: no numbers; measure a table with `docs={path}` first")
-    artifacts = [_present(made, folder) for made in found]
-    text = folder / _TEXT
-    written = text.read_text(encoding="utf-8") if text.is_file() else ""
-    parts = (short_answer(artifacts), written, _commands(found, path))
-    introduction = "\n\n".join(part.strip("\n") for part in parts if part)
-    return markdown_page(artifacts, TITLE, introduction, f"{folder.name}/{{name}}")
+@dataclass(frozen=True)
+class Page:
+    """A page in Markdown, made from the numbers in the folder of the same name."""
+
+    path: Path
+    numbers: Sequence[Numbers]
+    findings: Sequence[Finding]
+    """The tables and figures of these numbers."""
+
+    @classmethod
+    def read(cls, path: Path) -> Page:
+        folder = path.with_suffix("")
+        numbers = read_numbers(folder)
+        if not numbers:
+            raise DataError(f"{folder}: no numbers; measure a table with `docs={path}` first")
+        return cls(path, numbers, [_present(made, folder) for made in numbers])
+
+    @property
+    def folder(self) -> Path:
+        """Of the numbers, the plots and what a person wrote."""
+        return self.path.with_suffix("")
+
+    def text(self) -> str:
+        file = self.folder / _TEXT
+        written = file.read_text(encoding="utf-8") if file.is_file() else ""
+        parts = (short_answer(self.findings), written, _commands(self.numbers, self.path))
+        introduction = "\n\n".join(part.strip("\n") for part in parts if part)
+        return markdown_page(self.findings, introduction, f"{self.folder.name}/{{name}}")
+
+    def write(self) -> None:
+        """Write the page and its plots."""
+        for finding in self.findings:
+            write_files(self.folder / finding.name, {f"{plot.name}.png": png(draw(plot)) for plot in finding.plots})
+        write_text(self.path, self.text())
 
 
 def _present(made: Numbers, folder: Path) -> Finding:
@@ -136,17 +163,20 @@ def _commands(found: Sequence[Numbers], path: Path) -> str:
     return "\n".join(["## How this page was made\n", "```console", *lines, "```\n"])
 
 
-def render(path: Path) -> list[Finding]:
-    """Write the page and its plots; return what it shows."""
-    text = page_text(path)
-    folder = path.with_suffix("")
-    artifacts = [made.present() for made in read_numbers(folder)]
-    for artifact in artifacts:
-        for plot in artifact.plots:
-            with replacing(folder / artifact.name / f"{plot.name}.png") as temporary:
-                temporary.write_bytes(png(draw(plot)))
-    write_text(path, text)
-    return artifacts
+def write_pages(folder: Path, quick: bool) -> None:
+    """Write index.html and reproduction.md with all findings below a folder, in the order of the catalog."""
+    effort = "quick runs, a preview of the output" if quick else "full runs"
+    introduction = f"{_INTRODUCTION} ({effort})"
+    folders = [folder / name for name in CATALOG if (folder / name / ARTIFACT).is_file()]
+    findings = [Finding.load(folder) for folder in folders]
+    write_text(folder / "index.html", html_page(findings, introduction))
+    write_text(folder / "reproduction.md", markdown_page(findings, introduction, "{name}"))
+
+
+def as_preview(finding: Finding) -> Finding:
+    """The finding of a quick run, whose verdicts say so wherever they are shown."""
+    verdicts = [replace(v, measured=f"{v.measured} (quick run: no evidence)") for v in finding.verdicts]
+    return replace(finding, verdicts=verdicts, notes=[*finding.notes, *([_PREVIEW] if verdicts else [])])
 
 
 def write_finding(finding: Finding, folder: Path) -> None:
@@ -176,15 +206,15 @@ def tally_table(verdicts: Sequence[Verdict]) -> Table:
     return Table.of("Claims", ["claim", "scored", *_LOOK], rows)
 
 
-def reproduction_page(findings: Sequence[Finding], title: str, introduction: str) -> str:
+def html_page(findings: Sequence[Finding], introduction: str) -> str:
     """One HTML page with a table of contents."""
     entries = "".join(
         f'<li><a href="#{html.escape(a.name)}">{html.escape(a.title)}</a>{_tally(a.verdicts)}</li>' for a in findings
     )
-    head = f"<h1>{html.escape(title)}</h1><p>{html.escape(introduction)}</p>"
+    head = f"<h1>{html.escape(TITLE)}</h1><p>{html.escape(introduction)}</p>"
     contents = f"<nav><h3>Contents</h3><ul>{entries}</ul></nav>"
     rule = f'<p class="note">When does a claim hold? {html.escape(RULE)}</p>'
-    return html_document(title, [head, contents, rule, *map(_section, findings)])
+    return html_document(TITLE, [head, contents, rule, *map(_section, findings)])
 
 
 def _tally(verdicts: Sequence[Verdict]) -> str:
@@ -208,9 +238,9 @@ def _section(finding: Finding) -> str:
     return artifact_section(finding, f"<h3>Do the claims hold here?</h3>{claims}")
 
 
-def markdown_page(findings: Sequence[Finding], title: str, introduction: str, pictures: str) -> str:
-    """One Markdown document; `pictures` is the folder of an finding's plots, with {name} for its name."""
-    parts = [f"# {title}\n", f"{introduction}\n"]
+def markdown_page(findings: Sequence[Finding], introduction: str, pictures: str) -> str:
+    """One Markdown document; `pictures` is the folder of a finding's plots, with {name} for its name."""
+    parts = [f"# {TITLE}\n", f"{introduction}\n"]
     verdicts = [verdict for finding in findings for verdict in finding.verdicts]
     if verdicts:
         parts += ["## All claims\n", f"{RULE}\n", markdown_table(tally_table(verdicts))]

@@ -8,7 +8,7 @@ import pytest
 from classnorm.errors import DataError
 from classnorm.report.page import artifact_section
 from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, find_artifacts
-from classnorm_lab.paper.page import markdown_page, reproduction_page, write_finding
+from classnorm_lab.paper.page import html_page, markdown_page, write_finding
 from classnorm_lab.paper.verdicts import Finding, Verdict
 
 NAMES = ("3-layer MLP + CN", "a <b>bold</b> & brash | one_two", "γ = 5, −AN")
@@ -40,7 +40,7 @@ def finding():
 
 @pytest.fixture(scope="module")
 def page(finding):
-    return reproduction_page([finding], "Title <x>", "Introduction & more")
+    return html_page([finding], "Introduction & more")
 
 
 def test_a_loaded_finding_equals_the_saved_one(finding, tmp_path):
@@ -78,7 +78,7 @@ def test_the_claims_are_a_file_beside_the_tables(finding, tmp_path):
 
 def test_the_page_escapes_names_and_shows_everything(page):
     assert "a &lt;b&gt;bold&lt;/b&gt; &amp; brash | one_two" in page
-    for raw in ("<b>bold", "<on>", "<here>", "<helps>", "<DIR>", "<x>", "A <curve>"):
+    for raw in ("<b>bold", "<on>", "<here>", "<helps>", "<DIR>", "A <curve>"):
         assert raw not in page
     for text in ("Results &lt;on&gt; glyphs", "Introduction &amp; more", "What the paper says &amp; shows."):
         assert text in page
@@ -88,7 +88,7 @@ def test_the_page_escapes_names_and_shows_everything(page):
 
 def test_the_contents_count_the_verdicts(finding):
     bare = replace(finding, plots=[])
-    page = reproduction_page([bare, replace(bare, name="bare", verdicts=[])], "T", "I")
+    page = html_page([bare, replace(bare, name="bare", verdicts=[])], "I")
     entries = re.findall(r"<li>(.*?)</li>", page)
     assert re.sub("<[^>]+>", "", entries[0]).endswith(
         "(1\N{NO-BREAK SPACE}✓, 1\N{NO-BREAK SPACE}~, 1\N{NO-BREAK SPACE}✗)"
@@ -111,7 +111,7 @@ def test_the_page_is_one_file_without_links_to_elsewhere(page):
 
 
 def test_markdown_links_the_plots_of_each_finding_in_its_folder(finding):
-    page = markdown_page([finding, replace(finding, name="other")], "T", "I", "pictures/{name}")
+    page = markdown_page([finding, replace(finding, name="other")], "I", "pictures/{name}")
     assert re.findall(r"!\[.*?\]\((.*?)\)", page) == [
         "pictures/main/curve.png",
         "pictures/main/boxes.png",
@@ -125,4 +125,4 @@ def test_markdown_links_the_plots_of_each_finding_in_its_folder(finding):
 
 
 def test_markdown_without_verdicts_has_no_section_of_claims(finding):
-    assert "All claims" not in markdown_page([replace(finding, verdicts=[])], "T", "I", "{name}")
+    assert "All claims" not in markdown_page([replace(finding, verdicts=[])], "I", "{name}")

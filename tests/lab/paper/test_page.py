@@ -11,7 +11,7 @@ from scipy import stats
 from classnorm.errors import DataError
 from classnorm_lab.paper.answer import QUESTIONS, short_answer
 from classnorm_lab.paper.catalog import CATALOG
-from classnorm_lab.paper.page import Numbers, known_runs, page_text, read_numbers, render, write_numbers
+from classnorm_lab.paper.page import Numbers, Page, known_runs, read_numbers, write_numbers
 from classnorm_lab.paper.tables import TABLES
 from classnorm_lab.paper.verdicts import Finding, Verdict
 
@@ -43,7 +43,7 @@ def verdict_rows(page):
 
 
 def test_the_committed_page_is_generated_from_the_committed_numbers():
-    assert DOCS.read_text(encoding="utf-8") == page_text(DOCS)
+    assert DOCS.read_text(encoding="utf-8") == Page.read(DOCS).text()
 
 
 def test_the_runs_of_all_tables_are_known_by_their_keys(tmp_path):
@@ -165,9 +165,11 @@ def page(tmp_path):
 
 
 def test_a_page_has_the_text_of_a_person_the_commands_and_the_tables(page):
-    [artifact] = render(page)
+    made = Page.read(page)
+    made.write()
+    [finding] = made.findings
     text = page.read_text()
-    assert artifact.name == "hyperparameters"
+    assert finding.name == "hyperparameters"
     assert "\nBy a person.\n" in text
     assert "classnorm reproduce hyperparameters --data tiny --seeds 3 --docs docs/page.md\n" in text
     assert "classnorm reproduce render --docs docs/page.md\n" in text
@@ -185,17 +187,17 @@ def test_numbers_are_stored_with_five_digits_one_record_a_line(page):
 def test_a_damaged_file_of_numbers_is_named(page, content):
     (page.with_suffix("") / "hyperparameters.json").write_text(content)
     with pytest.raises(DataError, match=r"hyperparameters\.json: .*`classnorm reproduce hyperparameters`"):
-        render(page)
+        Page.read(page).write()
     assert not page.exists()
 
 
 def test_incomplete_numbers_are_named(page):
     write_numbers(page.with_suffix(""), Numbers("main", "", {"settings": []}))
     with pytest.raises(DataError, match=r"main\.json: incomplete numbers"):
-        render(page)
+        Page.read(page).write()
     assert not page.exists()
 
 
 def test_no_numbers_are_an_error_that_says_how_to_get_them(tmp_path):
     with pytest.raises(DataError, match="no numbers; measure a table with `docs="):
-        render(tmp_path / "page.md")
+        Page.read(tmp_path / "page.md")
