@@ -27,45 +27,20 @@ def write_csv(path: Path, rows: list[list[Any]]) -> Path:
     return path
 
 
-def named_rows() -> list[list[Any]]:
-    return [[name, *row.tolist()] for name, row in zip(NAMES, TABLE, strict=True)]
-
-
-def csv_without_header(folder: Path) -> Path:
-    return write_csv(folder / "new.csv", named_rows())
-
-
-def csv_with_header(folder: Path) -> Path:
-    return write_csv(folder / "new.csv", [["class", "size", "speed", "age"], *named_rows()])
-
-
-def csv_with_numbered_columns(folder: Path) -> Path:
-    return write_csv(folder / "new.csv", [["", 0, 1, 2], *named_rows()])  # what pandas writes of an array
-
-
-def csv_with_named_and_numbered_columns(folder: Path) -> Path:
-    return write_csv(folder / "new.csv", [["class", 0, 1, 2], *named_rows()])
+NAMED_ROWS = [[name, *row.tolist()] for name, row in zip(NAMES, TABLE, strict=True)]
+DATES = pa.array([0, 1, 2], pa.timestamp("s"))
+COLUMNS = {"x": TABLE[:, 0], "y": TABLE[:, 1], "z": TABLE[:, 2]}
 
 
 def csv_of_a_spreadsheet(folder: Path) -> Path:
-    path = csv_with_header(folder)
+    path = write_csv(folder / "new.csv", [["class", "size", "speed", "age"], *NAMED_ROWS])
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n") + b"\r\n\r\n")
     return path
 
 
-def parquet(folder: Path) -> Path:
-    pq.write_table(
-        pa.table({"name": NAMES, "x": TABLE[:, 0], "y": TABLE[:, 1], "z": TABLE[:, 2]}), folder / "new.parquet"
-    )
-    return folder / "new.parquet"
-
-
-def parquet_with_categories(folder: Path) -> Path:
-    names = pa.array(NAMES).dictionary_encode()
-    pq.write_table(
-        pa.table({"name": names, "x": TABLE[:, 0], "y": TABLE[:, 1], "z": TABLE[:, 2]}), folder / "new.parquet"
-    )
-    return folder / "new.parquet"
+def write_parquet(path: Path, columns: dict[str, Any]) -> Path:
+    pq.write_table(pa.table(columns), path)
+    return path
 
 
 def json_file(folder: Path) -> Path:
@@ -80,22 +55,24 @@ def npy_and_txt(folder: Path) -> Path:
     return folder / "new.npy"
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        csv_without_header,
-        csv_with_header,
-        csv_with_numbered_columns,
-        csv_with_named_and_numbered_columns,
-        csv_of_a_spreadsheet,
-        parquet,
-        parquet_with_categories,
-        json_file,
-        npy_and_txt,
-    ],
-)
-def test_descriptors_are_the_same_from_every_kind_of_file(tmp_path: Path, write: Callable[[Path], Path]) -> None:
-    descriptors = read_descriptors(write(tmp_path))
+DESCRIPTORS: dict[str, Callable[[Path], Path]] = {
+    "csv without header": lambda folder: write_csv(folder / "new.csv", NAMED_ROWS),
+    "csv with header": lambda folder: write_csv(folder / "new.csv", [["class", "size", "speed", "age"], *NAMED_ROWS]),
+    "what pandas writes of an array": lambda folder: write_csv(folder / "new.csv", [["", 0, 1, 2], *NAMED_ROWS]),
+    "numbered columns": lambda folder: write_csv(folder / "new.csv", [["class", 0, 1, 2], *NAMED_ROWS]),
+    "csv of a spreadsheet": csv_of_a_spreadsheet,
+    "parquet": lambda folder: write_parquet(folder / "new.parquet", {"name": NAMES} | COLUMNS),
+    "parquet with categories": lambda folder: write_parquet(
+        folder / "new.parquet", {"name": pa.array(NAMES).dictionary_encode()} | COLUMNS
+    ),
+    "json": json_file,
+    "npy and txt": npy_and_txt,
+}
+
+
+@pytest.mark.parametrize("kind", DESCRIPTORS)
+def test_descriptors_are_the_same_from_every_kind_of_file(tmp_path: Path, kind: str) -> None:
+    descriptors = read_descriptors(DESCRIPTORS[kind](tmp_path))
     assert list(descriptors) == NAMES
     np.testing.assert_array_equal(np.stack(list(descriptors.values())), TABLE)
 
@@ -115,41 +92,22 @@ def features_npz(folder: Path) -> Path:
     return folder / "x.npz"
 
 
-def features_csv(folder: Path) -> Path:
-    return write_csv(folder / "x.csv", TABLE.tolist())
+FEATURES: dict[str, Callable[[Path], Path]] = {
+    "npy": features_npy,
+    "npz": features_npz,
+    "csv": lambda folder: write_csv(folder / "x.csv", TABLE.tolist()),
+    "csv with header": lambda folder: write_csv(folder / "x.csv", [["a", "b", "c"], *TABLE.tolist()]),
+    "numbered columns": lambda folder: write_csv(folder / "x.csv", [[0, 1, 2], *TABLE.tolist()]),
+    "names of pictures": lambda folder: write_csv(
+        folder / "x.csv", [[f"{i}.jpg", *row] for i, row in enumerate(TABLE.tolist())]
+    ),
+    "parquet": lambda folder: write_parquet(folder / "x.parquet", COLUMNS),
+}
 
 
-def features_csv_with_header(folder: Path) -> Path:
-    return write_csv(folder / "x.csv", [["a", "b", "c"], *TABLE.tolist()])
-
-
-def features_csv_with_numbered_columns(folder: Path) -> Path:
-    return write_csv(folder / "x.csv", [[0, 1, 2], *TABLE.tolist()])
-
-
-def features_csv_with_names(folder: Path) -> Path:
-    return write_csv(folder / "x.csv", [[f"{i}.jpg", *row] for i, row in enumerate(TABLE.tolist())])
-
-
-def features_parquet(folder: Path) -> Path:
-    pq.write_table(pa.table({f"f{i}": TABLE[:, i] for i in range(3)}), folder / "x.parquet")
-    return folder / "x.parquet"
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        features_npy,
-        features_npz,
-        features_csv,
-        features_csv_with_header,
-        features_csv_with_numbered_columns,
-        features_csv_with_names,
-        features_parquet,
-    ],
-)
-def test_features_are_the_same_from_every_kind_of_file(tmp_path: Path, write: Callable[[Path], Path]) -> None:
-    np.testing.assert_array_equal(read_features(write(tmp_path)), TABLE.astype(np.float32))
+@pytest.mark.parametrize("kind", FEATURES)
+def test_features_are_the_same_from_every_kind_of_file(tmp_path: Path, kind: str) -> None:
+    np.testing.assert_array_equal(read_features(FEATURES[kind](tmp_path)), TABLE.astype(np.float32))
 
 
 def test_features_of_a_matlab_file_are_one_row_an_image(tmp_path: Path, write_mat: Callable[..., None]) -> None:
@@ -163,25 +121,9 @@ def test_half_precision_features_stay_memory_mapped(tmp_path: Path) -> None:
     assert isinstance(features, np.memmap) and features.dtype == np.float16
 
 
-def csv_text(text: str) -> Callable[[Path], Path]:
+def raw(name: str, content: str | bytes) -> Callable[[Path], Path]:
     def write(folder: Path) -> Path:
-        (folder / "new.csv").write_text(text, encoding="utf-8")
-        return folder / "new.csv"
-
-    return write
-
-
-def json_text(text: str) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        (folder / "new.json").write_text(text, encoding="utf-8")
-        return folder / "new.json"
-
-    return write
-
-
-def raw(name: str, content: bytes) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        (folder / name).write_bytes(content)
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
         return folder / name
 
     return write
@@ -196,45 +138,34 @@ def npy_and_names(array: np.ndarray, names: bytes) -> Callable[[Path], Path]:
     return write
 
 
-def parquet_of_vectors(folder: Path) -> Path:
-    pq.write_table(pa.table({"name": NAMES, "vector": TABLE.tolist()}), folder / "new.parquet")
-    return folder / "new.parquet"
-
-
-def parquet_with_dates(folder: Path) -> Path:
-    dates = pa.array([0, 1, 2], pa.timestamp("s"))
-    pq.write_table(pa.table({"name": NAMES, "x": TABLE[:, 0], "day": dates}), folder / "new.parquet")
-    return folder / "new.parquet"
-
-
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (csv_text("1,2,3\n4,5,6\n"), "the first column must contain class names"),
-        (csv_text("okapi,1,2\nzebra,1\n"), "class 'zebra' has 1 values, the first 2"),
+        (raw("new.csv", "1,2,3\n4,5,6\n"), "the first column must contain class names"),
+        (raw("new.csv", "okapi,1,2\nzebra,1\n"), "class 'zebra' has 1 values, the first 2"),
         (
-            csv_text("okapi,1,2\nzebra,1,tall\n"),
+            raw("new.csv", "okapi,1,2\nzebra,1,tall\n"),
             "class 'zebra' contains 'tall' in the column .*, which is not a number; write one there",
         ),
-        (csv_text("okapi,1,2\nokapi,3,4\n"), "class name 'okapi' occurs twice"),
-        (csv_text("name,size\n"), "contains no rows"),
-        (csv_text(""), "contains no rows"),
-        (csv_text("okapi\nzebra\n"), "contains no"),
+        (raw("new.csv", "okapi,1,2\nokapi,3,4\n"), "class name 'okapi' occurs twice"),
+        (raw("new.csv", "name,size\n"), "contains no rows"),
+        (raw("new.csv", ""), "contains no rows"),
+        (raw("new.csv", "okapi\nzebra\n"), "contains no"),
         (raw("new.csv", b"okapi,1,\x81\n"), "not a readable CSV file"),
-        (json_text("[1, 2]"), "must contain"),
-        (json_text("{}"), "must contain"),
-        (json_text('{"okapi": [1, 2'), "not readable JSON"),
-        (json_text('{"okapi": 5}'), "class 'okapi' must be a list of numbers"),
-        (json_text('{"okapi": null}'), "class 'okapi' must be a list of numbers"),
-        (json_text('{"okapi": "123"}'), "class 'okapi' must be a list of numbers"),
+        (raw("new.json", "[1, 2]"), "must contain"),
+        (raw("new.json", "{}"), "must contain"),
+        (raw("new.json", '{"okapi": [1, 2'), "not readable JSON"),
+        (raw("new.json", '{"okapi": 5}'), "class 'okapi' must be a list of numbers"),
+        (raw("new.json", '{"okapi": null}'), "class 'okapi' must be a list of numbers"),
+        (raw("new.json", '{"okapi": "123"}'), "class 'okapi' must be a list of numbers"),
         (
-            json_text('{"okapi": [1, "tall"]}'),
+            raw("new.json", '{"okapi": [1, "tall"]}'),
             "class 'okapi' contains 'tall' in the column .*, which is not a number; write one there",
         ),
-        (json_text('{"okapi": [1, [2]]}'), "class 'okapi' contains .*which is not a number"),
-        (json_text('{"okapi": [1], "zebra": [1, 2]}'), "class 'zebra' has 2 values, the first 1"),
-        (json_text('{"okapi": [1' + "0" * 400 + "]}"), "class 'okapi' contains .*which is not a number"),
-        (json_text('{"okapi": [1], "okapi": [2]}'), "class name 'okapi' occurs twice"),
+        (raw("new.json", '{"okapi": [1, [2]]}'), "class 'okapi' contains .*which is not a number"),
+        (raw("new.json", '{"okapi": [1], "zebra": [1, 2]}'), "class 'zebra' has 2 values, the first 1"),
+        (raw("new.json", '{"okapi": [1' + "0" * 400 + "]}"), "class 'okapi' contains .*which is not a number"),
+        (raw("new.json", '{"okapi": [1], "okapi": [2]}'), "class name 'okapi' occurs twice"),
         (raw("new.json", b'{"\xff": [1]}'), "not readable JSON"),
         (raw("new.parquet", b"not parquet"), "not a readable Parquet file"),
         (raw("new.npy", b"not an array"), r"new\.txt: no such file"),
@@ -242,8 +173,14 @@ def parquet_with_dates(folder: Path) -> Path:
         (npy_and_names(TABLE[0], b"okapi\nzebra\nquagga\n"), "3 class names for a table of shape"),
         (npy_and_names(np.array([["a"], ["b"]]), b"okapi\nzebra\n"), "not numbers"),
         (npy_and_names(TABLE, b"okapi\n\xff\nquagga\n"), r"new\.txt: not readable"),
-        (parquet_of_vectors, "class 'okapi' contains .*which is not a number"),
-        (parquet_with_dates, "not numbers"),
+        (
+            lambda folder: write_parquet(folder / "new.parquet", {"name": NAMES, "vector": TABLE.tolist()}),
+            "class 'okapi' contains .*which is not a number",
+        ),
+        (
+            lambda folder: write_parquet(folder / "new.parquet", {"name": NAMES, "x": TABLE[:, 0], "day": DATES}),
+            "not numbers",
+        ),
         (raw("new.xlsx", b""), "cannot be read from a .xlsx file; use .csv, .parquet, .json, .npy"),
     ],
 )
@@ -265,10 +202,6 @@ def truncated(folder: Path) -> Path:
     return path
 
 
-def not_finite(folder: Path) -> Path:
-    return write_csv(folder / "x.csv", [[1, 2], [3, "nan"]])
-
-
 def empty_matrix(folder: Path) -> Path:
     np.save(folder / "x.npy", np.zeros((3, 0)))
     return folder / "x.npy"
@@ -278,13 +211,13 @@ def empty_matrix(folder: Path) -> Path:
     ("write", "message"),
     [
         (lambda folder: folder / "x.npy", "no such file"),
-        (lambda folder: raw("x.txt", b"1 2 3")(folder), "features cannot be read from a .txt file"),
-        (lambda folder: raw("x", b"1 2 3")(folder), "features cannot be read from a nameless file"),
-        (lambda folder: raw("x.npy", b"1 2 3")(folder), "not a readable .npy file"),
-        (lambda folder: raw("x.npy", b"")(folder), "not a readable .npy file"),
+        (raw("x.txt", b"1 2 3"), "features cannot be read from a .txt file"),
+        (raw("x", b"1 2 3"), "features cannot be read from a nameless file"),
+        (raw("x.npy", b"1 2 3"), "not a readable .npy file"),
+        (raw("x.npy", b""), "not a readable .npy file"),
         (pickled, "holds Python objects, which are never loaded"),
         (truncated, "not a readable .npy file"),
-        (not_finite, r"features of row 1 \(0-based\) hold NaN"),
+        (raw("x.csv", "1,2\n3,nan\n"), r"features of row 1 \(0-based\) hold NaN"),
         (empty_matrix, "features have no columns"),
     ],
 )
