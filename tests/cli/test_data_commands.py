@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from classnorm.data import load
-from classnorm.runs.experiment import dataset_record
+from classnorm.runs.job import dataset_record
 
 Arrays = dict[str, Any]
 Command = Callable[..., Any]
