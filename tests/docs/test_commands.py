@@ -189,7 +189,9 @@ def write_sentences(path, sentences):
 
 
 PAGES_WITH_COMMANDS = sorted(
-    path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    path.relative_to(ROOT).as_posix()
+    for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    if "```console" in path.read_text(encoding="utf-8")
 )
 
 
