@@ -20,7 +20,7 @@ from classnorm.data import ZeroShotDataset, load
 from classnorm.data.descriptions import match_names, read_descriptions
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.metrics import choose_calibration, side_gzsl_scores
-from classnorm.scoring.calibrated import validate
+from classnorm.scoring.fitting import validate
 
 
 def main() -> None:

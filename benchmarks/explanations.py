@@ -34,7 +34,8 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=5, help="draws of random attributes")
     arguments = parser.parse_args()
     data = load(Path(arguments.data) if Path(arguments.data).exists() else arguments.data, features=arguments.features)
-    scorer = replace(fit(data, arguments.method), attribute_names=None)  # names become column numbers
+    scorer = fit(data, arguments.method)
+    scorer = replace(scorer, origin=replace(scorer.origin, attribute_names=None))  # names become column numbers
     rows = np.random.default_rng(0).permutation(data.test_rows)[: arguments.rows]
     features = np.asarray(data.features[rows], dtype=np.float32)
     explanations = scorer.explain(features, top=scorer.d_a)
@@ -77,7 +78,8 @@ def changed(
         columns = choose(row)
         table = scorer.descriptors.copy()
         table[np.ix_(np.arange(len(table)) if every else [answer], columns)] = means[columns]
-        count += int(replace(scorer, descriptors=table).top(features[row : row + 1], 1).indices[0, 0] != answer)
+        changed = replace(scorer, classes=replace(scorer.classes, descriptors=table))
+        count += int(changed.top(features[row : row + 1], 1).indices[0, 0] != answer)
     return count / len(answers)
 
 

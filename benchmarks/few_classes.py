@@ -2,7 +2,7 @@
 
 Each draw takes K = 2 … 10 classes of a dataset as seen, 1 to 25 others as unseen, and 4 to 25 training rows of each
 seen class. Classes and rows are drawn from the test rows of the dataset's unseen classes; ``--tune`` draws from its
-training rows instead and tries shares of seen rows to keep, of which `scoring.calibrated` has the one in use. Run
+training rows instead and tries shares of seen rows to keep, of which `scoring.fitting` has the one in use. Run
 
     python benchmarks/few_classes.py glyphs-light xlsa17/data/CUB --features efficientnet_lite0
     python benchmarks/few_classes.py glyphs-light --tune

@@ -79,7 +79,7 @@ def table(results: Mapping[str, list[dict[str, float]]], scorer: Scorer) -> str:
             spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
             cells.append(f"{np.mean(values):.1f}{spread}")
         lines.append(f"| {name} | {len(draws)} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", str(scorer.trust)])
+    return "\n".join([*lines, "", str(scorer.description_weight)])
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from classnorm.data.descriptions import match_names, read_descriptions
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.methods.kernel import ridge
 from classnorm.metrics import choose_calibration, side_gzsl_scores, side_scores
-from classnorm.scoring.calibrated import validate
+from classnorm.scoring.fitting import validate
 
 FREQUENCIES = 2048
 

@@ -23,7 +23,7 @@ from classnorm.data.images import cub_attribute_names
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.metrics import choose_calibration, side_gzsl_scores
 from classnorm.preparation.describing import describe
-from classnorm.scoring.calibrated import validate
+from classnorm.scoring.fitting import validate
 
 WORDINGS = ("a bird whose {} is {}", "the {} is {}", "it has a {1} {0}", "{1} {0}")
 TEMPLATES = ("{}", "a photo of a {}", "a photo of a {}, a type of bird", "the plumage of the {}", "a {} on a branch")

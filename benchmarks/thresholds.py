@@ -83,7 +83,7 @@ def one_draw(
 
 
 def as_described(scorer: Scorer) -> Scorer:
-    return replace(scorer, after_pictures=())
+    return replace(scorer, validation=replace(scorer.validation, after_pictures=()))
 
 
 def measured(some: Scorer, every: Scorer, data: ZeroShotDataset, draw: int, options: argparse.Namespace) -> list[float]:

@@ -23,7 +23,7 @@ from hypothesis import settings
 from PIL import Image
 
 from classnorm.data import SyntheticConfig, ZeroShotDataset, save_bundle, synthetic
-from classnorm.io.files import write_json
+from classnorm.io.files import digest, write_json
 from classnorm.methods import METHODS
 from classnorm.metrics import Calibration, gzsl_scores, side_scores
 from classnorm.metrics.calibration import calibration_curves, calibration_values
@@ -72,6 +72,20 @@ def real_data() -> Path:
     if not (folder / "xlsa17" / "data" / "CUB" / "att_splits.mat").is_file():
         pytest.skip("skipped: real data not found")
     return folder
+
+
+@pytest.fixture(scope="session")
+def rewrite_model() -> Callable[[Path, Callable[[dict[str, Any]], Any]], None]:
+    """Changes model.json as somebody would who knows its format, so that no checksum helps."""
+
+    def rewrite(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+        document = json.loads((folder / "model.json").read_text())
+        del document["document_sha256"]
+        change(document)
+        document["document_sha256"] = digest(document)
+        (folder / "model.json").write_text(json.dumps(document))
+
+    return rewrite
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def test_unlabelled_rows_make_a_transductive_classifier(mutable, data):
     X, _ = data["test"]
     expected = mutable.scorer_.adapt(X, force=True).scores(X)
     np.testing.assert_allclose(mutable.adapt(X, force=True).decision_function(X), expected)
-    assert mutable.scorer_.unlabelled.names
+    assert mutable.scorer_.is_transductive
 
 
 @pytest.mark.parametrize("load", [load_iris, load_wine])

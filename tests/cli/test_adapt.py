@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from classnorm import Scorer
-from classnorm.scoring.examples import Trust
+from classnorm.scoring.validation import DescriptionWeight
 
 Command = Callable[..., Any]
 
@@ -73,8 +73,8 @@ def test_a_model_learns_from_unlabelled_features_and_says_that_it_is_transductiv
 def test_where_validation_saw_no_gain_a_notice_says_so(
     classnorm: Command, trained: Path, world: Any, tmp_path: Path
 ) -> None:
-    scorer = replace(Scorer.load(trained), trust=Trust(4.0, 0.0, 50.0, unlabelled_gain=-0.02))
-    scorer.save(tmp_path / "doubtful")
+    scorer, weight = Scorer.load(trained), DescriptionWeight(4.0, 0.0, 50.0, unlabelled_gain=-0.02)
+    replace(scorer, validation=replace(scorer.validation, description_weight=weight)).save(tmp_path / "doubtful")
     np.save(tmp_path / "rows.npy", world.features)
     flags = ["adapt", tmp_path / "doubtful", "--unlabelled", tmp_path / "rows.npy"]
     outcome = classnorm(*flags, "--out", tmp_path / "same", "--json")

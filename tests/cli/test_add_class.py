@@ -69,7 +69,7 @@ def test_the_new_model_keeps_the_encoder_and_reads_text(
     assert outcome.code == 0 and "1 new class from" in outcome.err, outcome.err
     assert (tmp_path / "more" / "encoder.json").read_text() == (spoken / "encoder.json").read_text()
     old, new = Scorer.load(spoken), Scorer.load(tmp_path / "more")
-    assert new.class_names == (*old.class_names, "Yellow bar") and new.described_by == old.described_by
+    assert new.class_names == (*old.class_names, "Yellow bar") and new.origin == old.origin
     answers = classnorm("predict", tmp_path / "more", shapes / "red_bar", "--top", 12, "--quiet").out
     assert {row["class"] for row in csv.DictReader(io.StringIO(answers))} == set(new.class_names)
     assert answers == classnorm(
@@ -137,7 +137,7 @@ def named(trained: Path, tmp_path: Path) -> Path:
     """The model, with names of its attributes."""
     scorer = Scorer.load(trained, "cpu")
     words = tuple(f"{colour} {part}" for colour in ("red", "blue", "grey") for part in "abcdefghij")
-    return replace(scorer, attribute_names=words).save(tmp_path / "named")
+    return replace(scorer, origin=replace(scorer.origin, attribute_names=words)).save(tmp_path / "named")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])

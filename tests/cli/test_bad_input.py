@@ -19,6 +19,8 @@ import pytest
 import scipy.io
 import torch
 
+from classnorm.io.files import digest
+
 Arrays = dict[str, Any]
 Arguments = list[Any]
 
@@ -106,6 +108,12 @@ def spoiled(folder: Path, name: str, damage: Callable[[Path], object]) -> Path:
 
 def without(content: Arrays, *keys: str) -> Arrays:
     return {name: value for name, value in content.items() if name not in keys}
+
+
+def signed(document: Arrays) -> Arrays:
+    """The document with its own checksum."""
+    content = without(document, "document_sha256")
+    return content | {"document_sha256": digest(content)}
 
 
 # The words that the error must hold, and what makes the mistake.
@@ -291,9 +299,7 @@ CASES: dict[str, tuple[str, Callable[[Kit], Arguments]]] = {
     "model whose config does not fit its weights": (
         r"the model files do not fit together",
         lambda kit: kit.predict(
-            model=kit.model(
-                lambda document: without(document, "document_sha256") | {"config": document["config"] | {"hidden": 32}}
-            )
+            model=kit.model(lambda document: signed(document | {"config": document["config"] | {"hidden": 32}}))
         ),
     ),
     "model whose description was edited": (
@@ -302,7 +308,7 @@ CASES: dict[str, tuple[str, Callable[[Kit], Arguments]]] = {
     ),
     "model that lacks an entry": (
         r"model\.json: seen is missing; train the model again",
-        lambda kit: kit.predict(model=kit.model(lambda document: without(document, "seen", "document_sha256"))),
+        lambda kit: kit.predict(model=kit.model(lambda document: signed(without(document, "seen")))),
     ),
     "model with a flipped byte": (
         r"model\.safetensors: damaged",

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from classnorm.metrics import Calibration
-from classnorm.scoring import Scorer
+from classnorm.scoring import ClassTable, Scorer
 
 Command = Callable[..., Any]
 
@@ -110,7 +110,9 @@ def test_the_gain_of_a_needed_attribute_is_the_change_of_the_score(trained: Path
     assert abs(need["change"]) == pytest.approx(scorer.descriptors[:, column].std())
     table = scorer.descriptors.copy()
     table[c, column] += need["change"]
-    change = (replace(scorer, descriptors=table).scores(wrong) - scorer.scores(wrong))[:, c].mean()
+    change = (replace(scorer, classes=replace(scorer.classes, descriptors=table)).scores(wrong) - scorer.scores(wrong))[
+        :, c
+    ].mean()
     assert change == pytest.approx(need["gain"], rel=1e-3) and change > 0
 
 
@@ -121,7 +123,10 @@ def test_attributes_of_a_class_weigh_as_much_as_they_move_its_prototype(trained:
         column = int(entry["name"].split()[1])
         table = scorer.descriptors.copy()
         table[0, column] = table[:, column].mean()
-        before, after = scorer.prototypes()[0], replace(scorer, descriptors=table).prototypes()[0]
+        before, after = (
+            scorer.prototypes()[0],
+            replace(scorer, classes=replace(scorer.classes, descriptors=table)).prototypes()[0],
+        )
         moved = np.linalg.norm(after - before) / np.linalg.norm(before)
         assert entry["weight"] == pytest.approx(moved, rel=1e-3)
 
@@ -210,8 +215,8 @@ def test_words_of_single_sentences_are_left_out_in_turn(
     sentence = f"a {explanation['class'].lower()} here"
     for word, contribution in own.items():
         left = " ".join(other for other in sentence.split() if other != word)
-        changed = replace(scorer, descriptors=bag_of_words.encode([sentence, left]), class_names=("full", "left"))
-        full, without = replace(changed, seen=np.zeros(2, dtype=bool)).scores(features)[0]
+        classes = ClassTable(("full", "left"), bag_of_words.encode([sentence, left]), np.zeros(2, dtype=bool))
+        full, without = replace(scorer, classes=classes).scores(features)[0]
         assert contribution == pytest.approx(full - without, abs=1e-4)
 
 

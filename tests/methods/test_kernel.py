@@ -213,16 +213,6 @@ def test_a_model_with_chosen_weights_is_saved_loaded_and_explained(with_noise, t
         assert sum(values) == pytest.approx(explanation["difference"])
 
 
-def test_models_of_versions_without_weights_load_with_equal_ones(with_noise, tmp_path):
-    scorer = fit(with_noise, "kernel", "closed-form", blocks="30,8", block_weights="equal", calibration="none")
-    folder = scorer.save(tmp_path)
-    document = json.loads((folder / "model.json").read_text())
-    del document["config"]["block_weights"], document["document_sha256"]  # as such versions wrote it
-    (folder / "model.json").write_text(json.dumps(document))
-    rows = with_noise.features[:20]
-    assert np.array_equal(Scorer.load(folder).scores(rows), scorer.scores(rows))
-
-
 def test_thousands_of_classes_stay_quick():
     data = synthetic(SyntheticConfig(classes=3000, unseen=500, rows=9000, features=64, attributes=40))
     scorer = fit(data, method="kernel", recipe="closed-form", calibration="none", landmarks=300)

@@ -9,8 +9,8 @@ from scipy.special import log_softmax
 from classnorm import Scorer, fit
 from classnorm.data import load
 from classnorm.errors import ConfigError
-from classnorm.scoring.conformal import PredictionSets, SideQuantiles, members
-from classnorm.scoring.novelty import ScoredSplit
+from classnorm.metrics.conformal import PredictionSets, SideQuantiles, members
+from classnorm.metrics.novelty import ScoredSplit
 
 
 def world(seed, classes=80, rows=40):

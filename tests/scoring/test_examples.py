@@ -1,6 +1,5 @@
 """A few labelled pictures: prototypes between description and pictures, undone and saved."""
 
-import json
 import warnings
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ import torch
 from classnorm.errors import ConfigError, DataError, ModelError, ModelWarning
 from classnorm.metrics import Calibration
 from classnorm.scoring import Scorer, fit
-from classnorm.scoring.examples import Trust, evidence
+from classnorm.scoring.validation import DescriptionWeight
 
 METHODS = {
     "kernel": {},
@@ -31,10 +30,14 @@ def scorers(tiny_data):
     def get(method):
         if method not in made:
             scorer = fit(tiny_data, method, calibration="bias:0.5", **METHODS[method])
-            made[method] = replace(scorer, trust=Trust(description=3.0, penalty=0.7, training_rows=20.0))
+            made[method] = weighted(scorer, DescriptionWeight(description=3.0, penalty=0.7, training_rows=20.0))
         return made[method]
 
     return get
+
+
+def weighted(scorer, weight):
+    return replace(scorer, validation=replace(scorer.validation, description_weight=weight))
 
 
 @pytest.fixture
@@ -88,7 +91,7 @@ def test_the_variance_of_a_kernel_prototype_is_that_of_a_gaussian_process(kernel
 
 
 def test_an_uncertain_description_gives_way_to_pictures_sooner(kernel, tiny_data, pictures):
-    weights = {entry["name"]: entry["weight"] for entry in evidence(kernel.add_examples(*pictures))}
+    weights = {entry["name"]: entry["weight"] for entry in kernel.add_examples(*pictures).vectors.evidence()}
     first, second = dict.fromkeys(pictures[1][:6])
     index = [kernel.class_names.index(name) for name in (first, second)]
     variances = kernel.model.variance(torch.from_numpy(tiny_data.descriptors[index])).numpy()
@@ -117,7 +120,7 @@ def test_neither_order_nor_batches_of_the_pictures_matter(scorers, pictures, met
 @pytest.mark.parametrize("method", METHODS)
 def test_many_pictures_of_a_class_make_it_the_answer_for_them(scorers, tiny_data, method):
     scorer, c = scorers(method), int(np.flatnonzero(~tiny_data.seen)[0])
-    scorer = replace(scorer, trust=replace(scorer.trust, penalty=0.0))
+    scorer = weighted(scorer, replace(scorer.description_weight, penalty=0.0))
     rows = tiny_data.features[tiny_data.labels == c]
     adapted = scorer.add_examples(np.tile(rows, (20, 1)), [tiny_data.class_names[c]] * 20 * len(rows))
     assert adapted.logits(rows)[:, c].mean() > scorer.logits(rows)[:, c].mean()
@@ -127,10 +130,10 @@ def test_many_pictures_of_a_class_make_it_the_answer_for_them(scorers, tiny_data
 
 def test_a_class_with_pictures_is_favoured_less_over_seen_classes(kernel, tiny_data, pictures):
     features, labels = pictures
-    lenient = replace(kernel, trust=replace(kernel.trust, penalty=0.0)).add_examples(features, labels)
+    lenient = weighted(kernel, replace(kernel.description_weight, penalty=0.0)).add_examples(features, labels)
     strict = kernel.add_examples(features, labels)
     difference = lenient.logits(tiny_data.features[:5]) - strict.logits(tiny_data.features[:5])
-    weights = {entry["name"]: entry["weight"] for entry in evidence(strict)}
+    weights = {entry["name"]: entry["weight"] for entry in strict.vectors.evidence()}
     for c, name in enumerate(kernel.class_names):
         expected = 0.7 * (1.0 - weights[name]) if name in weights and not kernel.seen[c] else 0.0
         np.testing.assert_allclose(difference[:, c], expected, atol=1e-3)
@@ -156,8 +159,8 @@ def test_a_new_class_may_come_with_description_and_pictures_or_with_pictures_alo
     expected = kernel.add_examples(rows[:3], [name] * 3).only(both.class_names)
     np.testing.assert_allclose(both.scores(rows), expected.scores(rows), rtol=1e-6, atol=1e-6)
     alone = known.add_classes({}, examples={"okapi": rows[:3]})
-    assert alone.undescribed == {"okapi"}
-    assert evidence(alone) == [{"name": "okapi", "examples": 3, "weight": 0.0}]
+    assert alone.classes.undescribed == {"okapi"}
+    assert alone.vectors.evidence() == [{"name": "okapi", "examples": 3, "weight": 0.0}]
     center = unit(alone.prototypes()[-1, :-1].astype(np.float64))
     placed = known.model.example_space().place(torch.from_numpy(rows[:3])).detach().double().numpy()
     np.testing.assert_allclose(center, unit(placed.mean(axis=0)), atol=1e-5)
@@ -194,35 +197,34 @@ def test_a_saved_scorer_loads_with_its_examples(kernel, tiny_data, pictures, tmp
     adapted = kernel.add_examples(*pictures).add_examples(pictures[0][:2], ["okapi"] * 2)
     loaded = Scorer.load(adapted.save(tmp_path))
     assert np.array_equal(loaded.scores(tiny_data.features[:50]), adapted.scores(tiny_data.features[:50]))
-    assert (loaded.trust, loaded.undescribed) == (adapted.trust, {"okapi"})
-    assert evidence(loaded) == evidence(adapted)
+    assert (loaded.description_weight, loaded.classes.undescribed) == (adapted.description_weight, {"okapi"})
+    assert loaded.vectors.evidence() == adapted.vectors.evidence()
     assert np.array_equal(loaded.without_examples().prototypes(), kernel.prototypes())
 
 
 @pytest.mark.parametrize(
     "change", [{"examples": ["no such class"]}, {"examples": []}, {"undescribed": "okapi"}, {"trust": {"tau": 1}}]
 )
-def test_files_whose_examples_do_not_fit_are_refused(kernel, pictures, tmp_path, change):
+def test_files_whose_examples_do_not_fit_are_refused(kernel, pictures, tmp_path, change, rewrite_model):
     folder = kernel.add_examples(*pictures).save(tmp_path)
-    document = json.loads((folder / "model.json").read_text())
-    del document["document_sha256"]
-    (folder / "model.json").write_text(json.dumps(document | change))
+    rewrite_model(folder, lambda document: document.update(change))
     with pytest.raises(ModelError, match=r"do not fit together|must be"):
         Scorer.load(folder)
 
 
-def test_models_without_a_validated_trust_have_a_documented_default(kernel, scorers, pictures):
-    assert Trust.default(kernel) == Trust(description=0.28, penalty=0.5, training_rows=50.0)
-    scaled = scorers("dem").calibrated(Calibration("scale", 0.9))
-    assert Trust.default(scaled) == Trust(description=4.0, penalty=0.0, training_rows=50.0)
-    assert replace(kernel, trust=None).add_examples(*pictures).has_examples
+def test_models_without_a_validated_weight_of_descriptions_have_a_documented_default(kernel, scorers, pictures):
+    plain = weighted(kernel, None)
+    assert plain.description_weight == DescriptionWeight(description=0.28, penalty=0.5, training_rows=50.0)
+    scaled = weighted(scorers("dem"), None).calibrated(Calibration("scale", 0.9))
+    assert scaled.description_weight == DescriptionWeight(description=4.0, penalty=0.0, training_rows=50.0)
+    assert plain.add_examples(*pictures).classes.pictures.names
 
 
 @pytest.mark.parametrize("method", ["eszsl", "ale", "conse"])
 def test_methods_without_prototypes_among_the_features_refuse_pictures(tiny_data, pictures, method):
     changes = {} if method == "eszsl" else {"epochs": 1}
     scorer = fit(tiny_data, method, calibration="none", **changes)
-    with pytest.raises(ConfigError, match=f"{method} .*use kernel"):
+    with pytest.raises(ConfigError, match=f"{method} .*cannot learn from single pictures"):
         scorer.add_examples(*pictures)
 
 
@@ -250,7 +252,7 @@ def test_wrong_examples_are_reported(kernel, features, labels, message):
 def test_a_label_in_another_spelling_is_the_same_class(kernel, tiny_data):
     name, rows = kernel.class_names[-1], tiny_data.features[:3]
     other = kernel.add_examples(rows, [f"012.{name.upper().replace(' ', '_')}"] * 3)
-    assert other.examples.names == (name,)
+    assert other.classes.examples.names == (name,)
 
 
 def test_a_label_that_looks_like_a_known_class_is_added_with_a_warning(kernel, tiny_data):
@@ -266,8 +268,8 @@ def test_a_label_that_looks_like_a_known_class_is_added_with_a_warning(kernel, t
 def test_one_name_may_stand_for_all_rows_and_for_a_list_of_names(kernel, tiny_data):
     name, rows = kernel.class_names[-1], tiny_data.features[:3]
     adapted = kernel.add_examples(rows, name)
-    assert (adapted.examples.names, adapted.examples.counts.tolist()) == ((name,), [3.0])
-    assert not adapted.without_examples(name).has_examples
+    assert (adapted.classes.examples.names, adapted.classes.examples.counts.tolist()) == ((name,), [3.0])
+    assert not adapted.without_examples(name).classes.pictures.names
     assert kernel.only(name).class_names == (name,)
 
 

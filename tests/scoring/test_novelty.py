@@ -1,6 +1,5 @@
 """None of these: the choice by validation, its thresholds, and what a model keeps of it."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,7 @@ from classnorm import Scorer, fit
 from classnorm.data import load
 from classnorm.errors import ConfigError, ModelError
 from classnorm.metrics import auroc, novelty_statistics, softmax
-from classnorm.scoring.novelty import ScoredSplit, choose_rejection
+from classnorm.metrics.novelty import ScoredSplit, choose_rejection
 
 CLASSES, SEEN = 30, np.arange(30) < 20
 
@@ -100,15 +99,13 @@ def test_a_saved_model_keeps_its_thresholds_and_blocks_of_rows_change_nothing(sc
     rows = small_dataset.features[:50]
     loaded = replace(Scorer.load(scorer.save(tmp_path)), block_bytes=1 << 11)
     np.testing.assert_allclose(loaded.novelty(rows), scorer.novelty(rows), rtol=1e-4, atol=1e-5)
-    assert loaded.rejection == scorer.rejection
+    assert loaded.validation.rejection == scorer.validation.rejection
 
 
-def test_a_model_without_thresholds_still_ranks_rows_but_refuses_to_reject(scorer, small_dataset, tmp_path):
-    document = tmp_path / "model.json"
-    scorer.save(tmp_path)
-    content = json.loads(document.read_text())
-    del content["rejection"], content["document_sha256"]
-    document.write_text(json.dumps(content))
+def test_a_model_without_thresholds_still_ranks_rows_but_refuses_to_reject(
+    scorer, small_dataset, tmp_path, rewrite_model
+):
+    rewrite_model(scorer.save(tmp_path), lambda document: document.pop("rejection"))
     old = Scorer.load(tmp_path)
     p = softmax(old.scores(small_dataset.features[:20]), old.temperature)
     np.testing.assert_allclose(old.novelty(small_dataset.features[:20]), -(p * np.log(p)).sum(axis=1), atol=1e-9)
@@ -125,13 +122,8 @@ def test_a_share_outside_of_zero_to_one_is_refused(scorer, share):
 @pytest.mark.parametrize(
     "damage", [{"weights": {"charm": 1.0}}, {"weights": {}}, {"quantiles": [1.0]}, {"intercept": "x"}]
 )
-def test_damaged_thresholds_are_one_clear_error(scorer, tmp_path, damage):
-    document = tmp_path / "model.json"
-    scorer.save(tmp_path)
-    content = json.loads(document.read_text())
-    del content["document_sha256"]
-    content["rejection"]["one_side"] |= damage
-    document.write_text(json.dumps(content))
+def test_damaged_thresholds_are_one_clear_error(scorer, tmp_path, damage, rewrite_model):
+    rewrite_model(scorer.save(tmp_path), lambda document: document["rejection"]["one_side"].update(damage))
     with pytest.raises(ModelError, match="do not fit together"):
         Scorer.load(tmp_path)
 

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import softmax
 
 from classnorm import fit
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ConfigError, DataError
 from classnorm.scoring import suggest
-from classnorm.scoring.examples import Trust
+from classnorm.scoring.classes import Origin
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +30,10 @@ def test_the_first_picture_has_the_largest_gain_of_the_formula(data, scorer):
     picture = suggest(ten, features, count=1)["pictures"][0]
     p = softmax(ten.scores(features) / ten.temperature, axis=1)
     space = ten.model.example_space()
-    variance = space.variance(ten.as_tensor(ten.descriptors)).detach().numpy().astype(float)
-    worth = np.maximum((ten.trust or Trust.default(ten)).pictures(variance, ten.seen), 1.0)
+    variance = space.variance(torch.from_numpy(ten.descriptors)).detach().numpy().astype(float)
+    worth = np.maximum(ten.description_weight.in_pictures(variance, ten.seen), 1.0)
     at_stake = (p * (1 - p)).sum(axis=0)
-    placed = space.place(ten.as_tensor(features)).detach().numpy()
+    placed = space.place(torch.from_numpy(features)).detach().numpy()
     placed /= np.linalg.norm(placed, axis=1, keepdims=True)
     density = np.array([np.sort(np.delete(placed @ row, i))[-10:].mean() for i, row in enumerate(placed)])
     density /= density.mean()
@@ -76,13 +77,14 @@ def test_the_same_picture_is_not_suggested_twice(data, scorer):
 
 
 def test_a_class_is_compared_with_the_one_that_it_is_confused_with(data, scorer):
-    named = replace(scorer, attribute_names=tuple(f"trait {i}" for i in range(scorer.d_a)))
+    named = replace(scorer, origin=Origin(attribute_names=tuple(f"trait {i}" for i in range(scorer.d_a))))
     entry = suggest(named, data.features[data.test_rows], count=1, classes=3)["classes"][0]
     pair = [named.class_names.index(entry[key]) for key in ("class", "confused_with")]
     assert pair[0] != pair[1]
 
     def cosine(vector):
-        a, b = named.model.prototypes(named.as_tensor(np.stack([vector, named.descriptors[pair[1]]]))).detach().numpy()
+        table = np.stack([vector, named.descriptors[pair[1]]]).astype(np.float32)
+        a, b = named.model.prototypes(torch.from_numpy(table)).detach().numpy()
         return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
 
     own, spread = named.descriptors[pair[0]], named.descriptors.std(axis=0)

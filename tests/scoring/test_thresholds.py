@@ -1,6 +1,5 @@
 """Thresholds of novelty and prediction sets after pictures."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +8,9 @@ import pytest
 from classnorm import Scorer, fit
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ModelError
-from classnorm.scoring.conformal import PredictionSets, SideQuantiles
-from classnorm.scoring.examples import picture_shares
-from classnorm.scoring.novelty import NoveltyScore, Rejection
-from classnorm.scoring.thresholds import PictureThresholds
+from classnorm.metrics.conformal import PredictionSets, SideQuantiles
+from classnorm.metrics.novelty import NoveltyScore, Rejection
+from classnorm.scoring.validation import PictureThresholds
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +21,11 @@ def dataset():
 @pytest.fixture(scope="module")
 def scorer(dataset):
     return fit(dataset, "kernel")
+
+
+def without_pictures(scorer):
+    """Without the thresholds that were measured with pictures."""
+    return replace(scorer, validation=replace(scorer.validation, after_pictures=()))
 
 
 def pictures(dataset, classes, count):
@@ -43,30 +46,23 @@ def with_thresholds(scorer, *after):
         PictureThresholds(kind, share, replace(score, quantiles=(n, n)), PredictionSets(constant(s), constant(u)))
         for kind, share, n, s, u in after
     )
-    return replace(scorer, rejection=Rejection(score, score), sets=sets, after_pictures=made)
+    validation = replace(scorer.validation, rejection=Rejection(score, score), sets=sets, after_pictures=made)
+    return replace(scorer, validation=validation)
 
 
-def test_thresholds_are_interpolated_by_the_weight_of_the_pictures(dataset, scorer, monkeypatch):
+def test_thresholds_are_interpolated_by_the_weight_of_the_pictures(dataset, scorer):
     fixed = with_thresholds(scorer, ("examples", 0.5, 0.0, 1.0, 1.0), ("examples", 0.9, -4.0, 1.0, 0.0))
     unseen = np.flatnonzero(~dataset.seen)
     few = fixed.add_examples(*pictures(dataset, unseen[:5], 1))
-    shares = picture_shares(few)[0][unseen]
+    shares = few.vectors.corrections.shares[0][unseen]
     assert (shares[:5] > 0).all() and not shares[5:].any()
     mean = shares.mean()
     assert 0.0 < mean < 0.5
     assert few.novelty_threshold(0.05) == pytest.approx(1.0 - mean / 0.5)
-    limits = limits_of(few, monkeypatch)
+    limits = few.validation.set_limits(0.9, few.seen, few.vectors.corrections.shares)
     np.testing.assert_allclose(limits[dataset.seen], 2.0 - mean / 0.5)
     points = np.interp(shares, [0.0, 0.5, 0.9], [3.0, 1.0, 0.0])  # each unseen class has its own
     np.testing.assert_allclose(limits[unseen], points)
-
-
-def limits_of(scorer, monkeypatch):
-    """The limits that `prediction_sets` uses."""
-    used = []
-    monkeypatch.setattr("classnorm.scoring.scorer.prediction_sets", lambda s, f, limits: used.append(limits) or [])
-    scorer.prediction_sets(np.ones((1, scorer.d_z)), 0.9)
-    return used[0]
 
 
 def test_labelled_and_unlabelled_pictures_add_their_corrections(dataset, scorer):
@@ -74,34 +70,31 @@ def test_labelled_and_unlabelled_pictures_add_their_corrections(dataset, scorer)
     fixed = with_thresholds(scorer, ("examples", 1e-6, 0.7, 2.0, 3.0), ("unlabelled", 1e-6, 0.9, 2.0, 3.0))
     labelled = fixed.add_examples(*pictures(dataset, unseen, 1))
     unlabelled = fixed.adapt(dataset.features[dataset.test_rows], force=True)
-    both = replace(labelled, unlabelled=unlabelled.unlabelled)
+    both = replace(labelled, classes=replace(labelled.classes, unlabelled=unlabelled.classes.unlabelled))
     assert [each.novelty_threshold(0.05) for each in (fixed, labelled, unlabelled, both)] == pytest.approx(
         [1.0, 0.7, 0.9, 0.6]
     )
 
 
-def test_without_pictures_and_in_models_of_earlier_versions_thresholds_stay(dataset, scorer):
+def test_without_pictures_or_without_thresholds_for_them_thresholds_stay(dataset, scorer):
     fixed = with_thresholds(scorer, ("examples", 0.5, 0.0, 1.0, 1.0))
     few = fixed.add_examples(*pictures(dataset, np.flatnonzero(~dataset.seen), 2))
     assert fixed.novelty_threshold(0.05) == few.without_examples().novelty_threshold(0.05) == 1.0
-    assert replace(few, after_pictures=()).novelty_threshold(0.05) == 1.0
+    assert without_pictures(few).novelty_threshold(0.05) == 1.0
 
 
 def test_a_fit_measures_thresholds_with_pictures_and_models_keep_them(scorer, tmp_path):
-    kinds = [each.kind for each in scorer.after_pictures]
+    kinds = [each.kind for each in scorer.validation.after_pictures]
     assert kinds == ["examples"] * 3 + ["unlabelled"]
-    shares = [each.share for each in scorer.after_pictures[:3]]
+    shares = [each.share for each in scorer.validation.after_pictures[:3]]
     assert shares == sorted(shares) and shares[0] > 0.0 and shares[-1] < 1.0
-    assert Scorer.load(scorer.save(tmp_path)).after_pictures == scorer.after_pictures
+    assert Scorer.load(scorer.save(tmp_path)).validation.after_pictures == scorer.validation.after_pictures
 
 
 @pytest.mark.parametrize("change", [{"kind": "videos"}, {"share": 2.0}, {"novelty": {"weights": {}}}])
-def test_thresholds_that_make_no_sense_are_refused(scorer, tmp_path, change):
+def test_thresholds_that_make_no_sense_are_refused(scorer, tmp_path, change, rewrite_model):
     folder = scorer.save(tmp_path)
-    document = json.loads((folder / "model.json").read_text())
-    document["after_pictures"][0] |= change
-    del document["document_sha256"]
-    (folder / "model.json").write_text(json.dumps(document))
+    rewrite_model(folder, lambda document: document["after_pictures"][0].update(change))
     with pytest.raises(ModelError):
         Scorer.load(folder)
 
@@ -112,7 +105,7 @@ def test_coverage_holds_after_examples(dataset, scorer):
     first = np.concatenate([np.flatnonzero(dataset.labels == c)[:5] for c in unseen])
     rows = np.setdiff1d(dataset.test_rows, first)
     of_unseen, covered = ~dataset.seen[dataset.labels[rows]], []
-    for each in (few, replace(few, after_pictures=())):
+    for each in (few, without_pictures(few)):
         sets = each.prediction_sets(dataset.features[rows], 0.9)
         right = [dataset.class_names[c] in names for c, names in zip(dataset.labels[rows], sets, strict=True)]
         covered.append([np.mean(np.array(right)[side]) for side in (~of_unseen, of_unseen)])

@@ -11,9 +11,9 @@ from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ConfigError, ModelWarning
 from classnorm.metrics import gzsl_scores
 from classnorm.scoring import Scorer, fit, unlabelled
-from classnorm.scoring.examples import Trust, evidence
+from classnorm.scoring.validation import DescriptionWeight
 
-TRUST = Trust(description=3.0, penalty=0.4, training_rows=20.0)
+WEIGHT = DescriptionWeight(description=3.0, penalty=0.4, training_rows=20.0)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,11 @@ def dataset():
 @pytest.fixture(scope="module")
 def scorer(dataset):
     trained = fit(dataset, "classnorm", hidden=32, epochs=10, lr=3e-3, calibration="bias:0.5")
-    return replace(trained, trust=TRUST, temperature=0.8)
+    return weighted(trained.calibrated(trained.calibration, 0.8), WEIGHT)
+
+
+def weighted(scorer, weight):
+    return replace(scorer, validation=replace(scorer.validation, description_weight=weight))
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +71,14 @@ def expectation_maximisation(scorer, rows):
 def test_the_steps_are_those_of_expectation_maximisation(scorer, rows):
     adapted = scorer.adapt(rows)
     prototypes, counts, penalty = expectation_maximisation(scorer, rows)
-    found = dict(zip(adapted.unlabelled.names, adapted.unlabelled.counts, strict=True))
+    found = dict(zip(adapted.classes.unlabelled.names, adapted.classes.unlabelled.counts, strict=True))
     np.testing.assert_allclose([found.get(name, 0.0) for name in scorer.class_names], counts, rtol=0.05, atol=0.2)
     assert sum(found.values()) == pytest.approx(len(rows), rel=1e-3)
-    assert [entry["unlabelled"] for entry in evidence(adapted)] == [round(count, 1) for count in found.values()]
+    assert [entry["unlabelled"] for entry in adapted.vectors.evidence()] == [
+        round(count, 1) for count in found.values()
+    ]
     np.testing.assert_allclose(adapted.prototypes(), prototypes, atol=0.02 * np.abs(prototypes).max())
-    assert adapted.trust.unlabelled_penalty == pytest.approx(penalty, abs=0.1)
+    assert adapted.description_weight.unlabelled_penalty == pytest.approx(penalty, abs=0.1)
 
 
 def test_as_many_pictures_are_called_unseen_as_before(scorer, rows):
@@ -101,8 +107,8 @@ def test_labelled_pictures_stay_what_they_are(scorer, dataset, rows):
     c = int(np.flatnonzero(~dataset.seen)[0])
     labelled = scorer.add_examples(dataset.features[dataset.labels == c][:3], [dataset.class_names[c]] * 3)
     adapted = labelled.adapt(rows)
-    assert np.array_equal(adapted.examples.sums, labelled.examples.sums)
-    assert adapted.without_examples().pictures.names == ()
+    assert np.array_equal(adapted.classes.examples.sums, labelled.classes.examples.sums)
+    assert adapted.without_examples().classes.pictures.names == ()
     assert np.array_equal(adapted.without_examples().logits(rows[:9]), scorer.logits(rows[:9]))
 
 
@@ -110,34 +116,34 @@ def test_an_adapted_scorer_is_saved_whole(scorer, rows, tmp_path):
     adapted = scorer.adapt(rows)
     loaded = Scorer.load(adapted.save(tmp_path))
     assert np.array_equal(loaded.scores(rows), adapted.scores(rows))
-    assert loaded.trust == adapted.trust
+    assert loaded.description_weight == adapted.description_weight
 
 
 def test_where_validation_saw_no_gain_the_scorer_stays_as_it_is(scorer, rows):
-    doubtful = replace(scorer, trust=replace(TRUST, unlabelled_gain=-1.25))
+    doubtful = weighted(scorer, replace(WEIGHT, unlabelled_gain=-1.25))
     with pytest.warns(ModelWarning, match="changed H by -1.25 points"):
         assert doubtful.adapt(rows) is doubtful
     with warnings.catch_warnings(action="error"):
-        assert doubtful.adapt(rows, force=True).unlabelled.names
-        assert replace(scorer, trust=replace(TRUST, unlabelled_gain=1.0)).adapt(rows).unlabelled.names
+        assert doubtful.adapt(rows, force=True).is_transductive
+        assert weighted(scorer, replace(WEIGHT, unlabelled_gain=1.0)).adapt(rows).is_transductive
 
 
 def test_a_model_of_seen_classes_alone_can_adapt(scorer, dataset, rows):
     seen = scorer.only([name for name, known in zip(scorer.class_names, scorer.seen, strict=True) if known])
-    assert seen.adapt(rows).trust.unlabelled_penalty == 0.0
+    assert seen.adapt(rows).description_weight.unlabelled_penalty == 0.0
 
 
 def test_no_pictures_change_nothing_and_methods_without_prototypes_refuse(scorer, dataset, rows):
     assert scorer.adapt(np.empty((0, 16))) is scorer
-    with pytest.raises(ConfigError, match=r"eszsl .*use kernel"):
+    with pytest.raises(ConfigError, match=r"eszsl .*cannot learn from single pictures"):
         fit(dataset, "eszsl", calibration="none").adapt(rows)
 
 
-def test_models_whose_trust_is_unknown_can_adapt(scorer, rows):
-    assert replace(scorer, trust=None).adapt(rows).trust.description == 4.0
+def test_models_whose_weight_of_descriptions_is_unknown_can_adapt(scorer, rows):
+    assert weighted(scorer, None).adapt(rows).description_weight.description == 4.0
 
 
-def test_placed_rows_are_what_scorers_compute_with(scorer, rows):
-    (vectors, placed), *_ = unlabelled.place(scorer, rows[:5])()
-    assert torch.equal(placed, vectors)
-    np.testing.assert_allclose(scorer.logits_of(vectors).numpy(), scorer.logits(rows[:5]), rtol=1e-6)
+def test_transformed_rows_are_what_scorers_compute_with(scorer, rows):
+    (block, transformed), *_ = unlabelled.transformed(scorer.vectors, rows[:5], scorer.block_bytes)()
+    assert torch.equal(transformed, block)
+    np.testing.assert_allclose(scorer.vectors.logits(block).numpy(), scorer.logits(rows[:5]), rtol=1e-6)

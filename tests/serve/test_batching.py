@@ -28,17 +28,17 @@ def test_concurrent_requests_share_passes_and_each_has_its_own_answer(letters, m
 
     async def ask():
         batcher = Batcher(counters)
-        answers = await asyncio.gather(*(batcher.top(*part) for part in parts))
+        answers = await asyncio.gather(*(batcher.answers(*part) for part in parts))
         batcher.close()
         return answers
 
-    for (asked, rows, k), (top, known) in zip(parts, asyncio.run(ask()), strict=True):
+    for (asked, rows, k), (top, novelty, _) in zip(parts, asyncio.run(ask()), strict=True):
         expected = asked.top(rows, k)
         np.testing.assert_array_equal(top.indices, expected.indices)
         np.testing.assert_allclose(
             top.probabilities, expected.probabilities, atol=1e-4
         )  # products of other shapes round otherwise
-        assert known is None
+        assert novelty is None
     assert total(counters, "batched_requests") == 40
     assert total(counters, "rows") == sum(len(rows) for _, rows, _ in parts)
     assert total(counters, "batches") <= 3  # the first request alone at most, then those of either scorer
@@ -49,13 +49,12 @@ def test_a_failing_pass_fails_its_requests_and_no_others(letters, model_folder, 
 
     async def ask():
         batcher = Batcher(counters)
-        bad = asyncio.create_task(batcher.top(scorer, letters.features[:1], 0))
+        bad = asyncio.create_task(batcher.answers(scorer, letters.features[:1], 0))
         with pytest.raises(ConfigError):
             await bad
-        return await batcher.top(scorer, letters.features[:1], 1)
+        return await batcher.answers(scorer, letters.features[:1], 1)
 
-    top, _ = asyncio.run(ask())
-    assert top.indices.shape == (1, 1)
+    assert asyncio.run(ask()).top.indices.shape == (1, 1)
 
 
 def test_a_client_that_gives_up_does_not_disturb_the_others(letters, model_folder, counters):
@@ -63,7 +62,7 @@ def test_a_client_that_gives_up_does_not_disturb_the_others(letters, model_folde
 
     async def ask():
         batcher = Batcher(counters)
-        tasks = [asyncio.create_task(batcher.top(scorer, letters.features[i : i + 1], 1)) for i in range(10)]
+        tasks = [asyncio.create_task(batcher.answers(scorer, letters.features[i : i + 1], 1)) for i in range(10)]
         await asyncio.sleep(0)
         tasks[3].cancel()
         answers = await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,5 +1,6 @@
 """Products in 16 bits, and the probe that decides."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -109,7 +110,7 @@ def test_training_and_scoring_in_16_bits_come_close_to_float32(small_dataset, ve
     options = {"hidden": 32, "epochs": 6, "lr": 2e-3, "calibration": "none"} | change
     rows = small_dataset.features[small_dataset.test_rows]
     exact, half = (fit(small_dataset, **options, precision=precision) for precision in ("float32", name))
-    assert half._table.dtype == getattr(torch, name)
+    assert half.vectors.table.dtype == getattr(torch, name)
     assert all(value.dtype in (torch.float32, torch.int64) for value in half.model.state_dict().values())
     assert not np.array_equal(half.logits(rows), exact.logits(rows))
     labels = small_dataset.labels[small_dataset.test_rows]
@@ -141,16 +142,11 @@ def test_small_gradients_survive_float16(verdict):
 
 def test_a_model_trained_in_16_bits_scores_in_float32_where_that_is_all_there_is(small_dataset, verdict, tmp_path):
     scorer = fit(small_dataset, method="kernel", recipe="closed-form", calibration="none")
-    scorer = Scorer(**{**vars_of(scorer), "config": scorer.config.replace(precision="bfloat16")})
+    scorer = replace(scorer, config=scorer.config.replace(precision="bfloat16"))
     verdict()
     loaded = Scorer.load(scorer.save(tmp_path), "cpu")
     assert loaded.config.precision == "bfloat16"
-    assert loaded._table.dtype == torch.float32
-
-
-def vars_of(scorer):
-    names = ("model", "method", "config", "class_names", "descriptors", "seen", "d_z")
-    return {name: getattr(scorer, name) for name in names}
+    assert loaded.vectors.table.dtype == torch.float32
 
 
 def test_the_command_says_what_auto_has_come_to_and_refuses_what_cannot_be(verdict, tmp_path, capsys):

@@ -56,10 +56,8 @@ class Adapt(InputCommand):
             raise ConfigError("nothing to learn from; give --examples, --unlabelled or both")
         self.encoding.check(paths)
         self.check_new(self.out)
-        from classnorm.scoring.examples import evidence, space_of
-
         scorer = known = self.load()
-        space_of(scorer)  # find out before images are encoded
+        scorer.example_space()  # find out before images are encoded
         if self.examples is not None:
             scorer = self.with_examples(scorer, self.examples)
         if self.unlabelled is not None:
@@ -69,9 +67,9 @@ class Adapt(InputCommand):
         scorer.save(self.out)
         document: dict[str, Any] = {
             "model": str(self.out),
-            "classes": evidence(scorer),
-            "transductive": bool(scorer.unlabelled.names),
-            "unlabelled_gain": None if scorer.trust is None else scorer.trust.unlabelled_gain,
+            "classes": scorer.vectors.evidence(),
+            "transductive": scorer.is_transductive,
+            "unlabelled_gain": scorer.description_weight.unlabelled_gain,
         }
         if self.output.json:
             print_json(document)

@@ -91,7 +91,7 @@ class Evaluate(InputCommand):
         classes = [
             {
                 "class": scorer.class_names[c],
-                "kind": "seen" if scorer.seen[c] else "unseen",
+                "kind": scorer.classes.kinds[c],
                 "images": int((labels == c).sum()),
                 "right": int(right[labels == c].sum()),
             }
@@ -121,7 +121,7 @@ class Evaluate(InputCommand):
                     "method": scorer.method,
                     "calibration": str(scorer.calibration),
                     "average": self.average,
-                    "transductive": bool(scorer.unlabelled.names),
+                    "transductive": scorer.is_transductive,
                     "scores": {name: json_number(scores[name]) for name in scores},
                 }
             )
@@ -130,7 +130,7 @@ class Evaluate(InputCommand):
         row = [number_text(scores[name]) for name in SCORES]
         print_table(rich_table(Table.of(f"{self.model} on {name}, percent", header, [row])))
         print(f"averaged over {'classes' if self.average == 'class' else 'samples'}; calibration: {scorer.calibration}")
-        if scorer.unlabelled.names:
+        if scorer.is_transductive:
             print(
                 "transductive: the model has seen unlabelled pictures; compare only with others that have seen the same"
             )

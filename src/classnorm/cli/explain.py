@@ -84,7 +84,7 @@ class Explain(InputCommand):
         if self.attribute_names is None:
             return scorer
         names = check_attribute_names(read_attribute_names(self.attribute_names), scorer.d_a, str(self.attribute_names))
-        return replace(scorer, attribute_names=names)
+        return replace(scorer, origin=replace(scorer.origin, attribute_names=names))
 
     def _explain_rows(self, scorer: Scorer, inputs: Inputs) -> None:
         explanations = self._explanations(scorer, inputs.features)
@@ -103,15 +103,13 @@ class Explain(InputCommand):
     def _explanations(self, scorer: Scorer, features: Any) -> list[dict[str, Any]]:
         if self.descriptions is None:
             return scorer.explain(features, self.top)
-        from classnorm.scoring.text_explanation import explain_texts
-
-        encoder, templates = recorded_text_encoder(scorer.described_by)
+        encoder, templates = recorded_text_encoder(scorer.origin.described_by)
         content = read_descriptions(self.descriptions)
         if content.table is not None:
             raise DataError(f"{self.descriptions}: holds numbers; give the descriptions in words")
         positions = match_names(scorer.class_names, str(self.model), content.names, str(self.descriptions))
         texts = {name: content.sentences[i] for name, i in zip(scorer.class_names, positions, strict=True)}
-        return explain_texts(scorer, features, texts, partial(framed_vectors, encoder, templates), self.top)
+        return scorer.explain_texts(features, texts, partial(framed_vectors, encoder, templates), self.top)
 
     def _draw(self, documents: list[dict[str, Any]], path: Path) -> None:
         from classnorm.report.draw import png

@@ -178,9 +178,7 @@ class InputCommand(ModelCommand):
 
     def with_examples(self, scorer: Scorer, path: Path) -> Scorer:
         """The scorer with labelled pictures; a notice counts them and names classes that are new."""
-        from classnorm.scoring.examples import space_of
-
-        space_of(scorer)  # find out before images are encoded
+        scorer.example_space()  # find out before images are encoded
         features, labels = self._labelled(path, scorer.d_z)
         with noticed_warnings():
             more = scorer.add_examples(features, labels, str(path))
@@ -216,14 +214,14 @@ def with_new_classes(scorer: Scorer, path: Path) -> Scorer:
     A model whose descriptors were made from text reads text too, and encodes it with the same encoder and templates.
     Descriptors that were made otherwise are refused, as far as both sides record how.
     """
-    speaks = "text_encoder" in scorer.described_by and "joined" not in scorer.described_by
+    speaks = "text_encoder" in scorer.origin.described_by and "joined" not in scorer.origin.described_by
     is_npz = path.suffix.lower() == ".npz"
     content = read_descriptions(path, numbers=is_npz) if speaks or is_npz else None
     columns: Sequence[str] = ()
     if content is None:  # a model of attributes
         table, columns = read_descriptors(path), descriptor_columns(path)
     elif content.table is None:
-        encoder, templates = recorded_text_encoder(scorer.described_by)
+        encoder, templates = recorded_text_encoder(scorer.origin.described_by)
         described = describe(content, encoder.name, templates)
         table = dict(zip(described.names, described.table, strict=True))
     else:
@@ -271,9 +269,9 @@ def _labelled_features(path: Path) -> LabelledInputs:
 def _check_source(scorer: Scorer, content: Descriptions) -> None:
     """Raise unless the descriptors were made like those of the model; either may not be recorded."""
     for key, what in (("text_encoder", "the text encoder"), ("templates", "the templates")):
-        if key not in content.provenance or key not in scorer.described_by:
+        if key not in content.provenance or key not in scorer.origin.described_by:
             continue
-        new, known = (_parsed(source[key]) for source in (content.provenance, scorer.described_by))
+        new, known = (_parsed(source[key]) for source in (content.provenance, scorer.origin.described_by))
         if isinstance(new, dict) and isinstance(known, dict):
             if new.get("sha256") == known.get("sha256"):
                 continue

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import tyro
 
 from classnorm.cli.console import print_json
@@ -86,11 +85,7 @@ class Predict(InputCommand):
             scorer = self.with_examples(scorer, self.examples)
         if self.only:
             scorer = scorer.only(self.only)
-        # Thresholds must exist: find out before images are encoded.
-        if self.reject is not None:
-            scorer.novelty_threshold(self.reject)
-        if self.coverage is not None:
-            scorer.prediction_sets(np.empty((0, scorer.d_z)), self.coverage)
+        scorer.check_question(self.reject, self.coverage)  # find out before images are encoded
         names, features = self.read(self.inputs, scorer.d_z, may_be_empty=True)
         columns = ["row" if names is None else "image", "rank", "class", "score", "probability", "kind"]
         columns += [name for name, value in (("known", self.reject), ("set", self.coverage)) if value is not None]
@@ -112,19 +107,19 @@ class Predict(InputCommand):
 
 def _best(scorer: Scorer, features: Any, request: Predict, names: list[str] | None) -> Iterator[dict[str, Any]]:
     """The best classes of each row, best first; rows in files are read block by block."""
+    threshold = None if request.reject is None else scorer.novelty_threshold(request.reject)
     for part, block in row_blocks(features, _BLOCK if isinstance(features, RowStore) else max(1, len(features))):
-        ranking = scorer.top(block, request.top)
-        known = None if request.reject is None else scorer.known(block, request.reject)
-        sets = None if request.coverage is None else scorer.prediction_sets(block, request.coverage)
-        for row, classes in enumerate(ranking.indices):
-            answers = [
+        found = scorer.answers(block, request.top, threshold is not None, request.coverage)
+        known = None if threshold is None or found.novelty is None else found.novelty <= threshold
+        for row, best in enumerate(found.named(scorer.class_names, scorer.classes.kinds)):
+            answers: list[dict[str, Any]] = [
                 {
-                    "class": scorer.class_names[c],
-                    "score": round(float(score), 4),
-                    "probability": round(float(probability), 6),
-                    "kind": "seen" if scorer.seen[c] else "unseen",
+                    "class": answer.name,
+                    "score": round(answer.score, 4),
+                    "probability": round(answer.probability, 6),
+                    "kind": answer.kind,
                 }
-                for c, score, probability in zip(classes, ranking.scores[row], ranking.probabilities[row], strict=True)
+                for answer in best
             ]
             if known is not None and not known[row]:
                 answers = [_UNKNOWN, *answers[:-1]]
@@ -134,7 +129,7 @@ def _best(scorer: Scorer, features: Any, request: Predict, names: list[str] | No
                     "rank": rank + 1,
                     **answer,
                     **({} if known is None else {"known": bool(known[row])}),
-                    **({} if sets is None else {"set": sets[row]}),
+                    **({} if found.sets is None else {"set": [scorer.class_names[c] for c in found.sets[row]]}),
                 }
 
 

@@ -87,7 +87,7 @@ class Experiment(Job):
 
 def score(scorer: Scorer, dataset: ZeroShotDataset, processes: Processes = ALONE) -> tuple[SideScores, GZSLScores]:
     """Uncalibrated side scores of the test rows, and the scores under the scorer's calibration."""
-    from classnorm.scoring.calibrated import of_all
+    from classnorm.scoring.fitting import of_all
 
     rows = dataset.test_rows
     own = rows[processes.part(len(rows))]

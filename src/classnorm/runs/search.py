@@ -104,7 +104,7 @@ class ValidationTask:
         return digest([self.job.key, self.config.validation, self.split])[:16]
 
     def run(self, folder: Path) -> None:
-        from classnorm.scoring.calibrated import validate  # PyTorch
+        from classnorm.scoring.fitting import validate  # PyTorch
 
         started = time.process_time()
         try:

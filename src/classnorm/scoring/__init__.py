@@ -12,16 +12,23 @@ from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.training import Device, pick_device
 
 if TYPE_CHECKING:
-    from classnorm.scoring.calibrated import CalibratedFit, fit_calibrated
-    from classnorm.scoring.ranking import Top
+    from classnorm.scoring.answers import Top
+    from classnorm.scoring.classes import ClassTable
+    from classnorm.scoring.fitting import CalibratedFit, fit_calibrated
     from classnorm.scoring.scorer import Scorer
     from classnorm.scoring.suggestions import suggest
 
-__all__ = ["CalibratedFit", "Scorer", "Top", "fit", "fit_calibrated", "suggest"]
+__all__ = ["CalibratedFit", "ClassTable", "Scorer", "Top", "fit", "fit_calibrated", "suggest"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {"scorer": "Scorer", "ranking": "Top", "calibrated": "CalibratedFit fit_calibrated", "suggestions": "suggest"},
+    {
+        "answers": "Top",
+        "classes": "ClassTable",
+        "fitting": "CalibratedFit fit_calibrated",
+        "scorer": "Scorer",
+        "suggestions": "suggest",
+    },
 )  # they need PyTorch
 
 
@@ -47,7 +54,7 @@ def fit(
     >>> scorer.scores(data.features[:5]).shape
     (5, 10)
     """
-    from classnorm.scoring.calibrated import fit_calibrated
+    from classnorm.scoring.fitting import fit_calibrated
 
     job = FitJob(dataset, *resolve(dataset, method, recipe, **changes), seed)
     fitted = fit_calibrated(job, FitContext(pick_device(device)))

@@ -10,8 +10,11 @@ attribute that both classes have to the same degree cannot tell them apart: it c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +23,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from classnorm.data.row_store import Features, RowView, row_blocks
-from classnorm.errors import ConfigError
-
-if TYPE_CHECKING:
-    from classnorm.methods import ZeroShotModel
-    from classnorm.scoring.scorer import Scorer
+from classnorm.errors import ConfigError, unknown_name
+from classnorm.methods import ZeroShotModel
+from classnorm.metrics import Calibration
+from classnorm.scoring.answers import Top
+from classnorm.scoring.class_vectors import as_tensor
+from classnorm.scoring.classes import ClassTable
 
 OTHERS, CALIBRATION, EXAMPLES = "other attributes", "calibration", "examples"
 """Entries of what is not shown one by one, and of what the calibration and examples of the classes add."""
@@ -35,24 +39,13 @@ _TOLERANCE = 1e-3  # error of a piece, as a share of the magnitudes of its contr
 _FLOOR = 1e-4  # error of a piece, as a share of the whole: scores are in float32
 _ROUNDING = 1e-5  # of gradients in float32
 _NEIGHBOURS = 5
-_BLOCK = 256  # rows read at a time
+_SIMILAR = 5  # classes named
+_BLOCK = 256  # rows read at a time, and wrong rows of a class that are looked at
 
 Floats = npt.NDArray[np.float64]
 
 _POINTS, _POINT_WEIGHTS = np.polynomial.legendre.leggauss(_NODES)
 _PLACES, _WEIGHTS = (_POINTS + 1) / 2, _POINT_WEIGHTS / 2  # of the integral from 0 to 1
-
-
-def explain(scorer: Scorer, rows: Features | RowView, top: int = 10) -> list[dict[str, Any]]:
-    """The explanation of each row, in the form that `Scorer.explain` documents."""
-    explanations = []
-    for row, pair in compared(scorer, rows, top):
-        ends = tensor(scorer, scorer.descriptors[[pair.second, pair.first]])
-        contributions, by = integrated_gradients(scorer.model, row, *ends)
-        contributions, calibration = calibrated(scorer, row, pair, contributions)
-        shown = _shown(scorer, contributions, pair, top)
-        explanations.append(pair.document(scorer, by, [*shown, *calibration]))
-    return with_neighbours(scorer, explanations)
 
 
 class Pair(NamedTuple):
@@ -62,45 +55,217 @@ class Pair(NamedTuple):
     second: int
     difference: float
 
-    def document(self, scorer: Scorer, by: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
+
+@dataclass(frozen=True, eq=False)
+class Explainer:
+    """What explanations are made from."""
+
+    model: ZeroShotModel
+    classes: ClassTable
+    calibration: Calibration
+    attribute_names: tuple[str, ...] | None
+
+    def explain(self, rows: Features | RowView, best: Top, top: int) -> list[dict[str, Any]]:
+        """The explanation of each row, in the form that `Scorer.explain` documents.
+
+        Args:
+            best: the two best classes of each row.
+            top: attributes to name.
+        """
+        explanations = []
+        for row, pair in self.pairs(rows, best, top):
+            ends = self.tensor(self.classes.descriptors[[pair.second, pair.first]])
+            contributions, by = integrated_gradients(self.model, row, *ends)
+            contributions, calibration = self.calibrated(row, pair, contributions)
+            shown = self._shown(contributions, pair, top)
+            explanations.append(self.document(pair, by, [*shown, *calibration]))
+        return self.with_neighbours(explanations)
+
+    def of_class(self, name: str, prototypes: npt.NDArray[np.float32], top: int) -> dict[str, Any]:
+        """The explanation of a class, in the form that `Scorer.explain_class` documents."""
+        if top < 1:
+            raise ConfigError(f"`top` is {top}; it must be at least 1")
+        if name not in self.classes.position:
+            raise unknown_name("class", name, self.classes.names)
+        c = self.classes.position[name]
         return {
-            "class": scorer.class_names[self.first],
-            "against": scorer.class_names[self.second],
-            "difference": self.difference,
+            "class": name,
+            "kind": self.classes.kinds[c],
+            "attributes": self._weights(c)[:top],
+            "similar": self._similar(c, prototypes),
+            **self.neighbours([c])[c],
+        }
+
+    def pairs(self, rows: Features | RowView, best: Top, top: int) -> Iterator[tuple[Tensor, Pair]]:
+        """Each row [1, d_z] with its two best classes."""
+        if top < 1:
+            raise ConfigError(f"`top` is {top}; it must be at least 1")
+        if len(self.classes.names) < 2:
+            raise ConfigError("an explanation compares two classes; the model has only one")
+        features = (row for _, block in row_blocks(rows, _BLOCK) for row in block)
+        for row, (first, second), scores in zip(features, best.indices, best.scores, strict=True):
+            yield self.tensor(row[None]), Pair(int(first), int(second), float(scores[0] - scores[1]))
+
+    def document(self, pair: Pair, by: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "class": self.classes.names[pair.first],
+            "against": self.classes.names[pair.second],
+            "difference": pair.difference,
             "by": by,
             "attributes": entries,
         }
 
+    def calibrated(self, row: Tensor, pair: Pair, contributions: Floats) -> tuple[Floats, list[dict[str, Any]]]:
+        """Contributions to the calibrated scores, and entries for what descriptions do not decide.
 
-def compared(scorer: Scorer, rows: Features | RowView, top: int) -> Iterator[tuple[Tensor, Pair]]:
-    """Each row [1, d_z] with its two best classes."""
-    if top < 1:
-        raise ConfigError(f"`top` is {top}; it must be at least 1")
-    if len(scorer.class_names) < 2:
-        raise ConfigError("an explanation compares two classes; the model has only one")
-    best = scorer.top(rows, 2)
-    features = (row for _, block in row_blocks(rows, _BLOCK) for row in block)
-    for row, (first, second), scores in zip(features, best.indices, best.scores, strict=True):
-        yield tensor(scorer, row[None]), Pair(int(first), int(second), float(scores[0] - scores[1]))
+        If both classes are seen, or both unseen, the calibration multiplies their scores, and with them the
+        contributions, by the same factor. Otherwise it is an entry. So are examples, which move prototypes away from
+        the descriptions.
+        """
+        classes = [pair.first, pair.second]
+        described, entries = pair.difference, []
+        if self.classes.pictures.names:
+            logits = scores_of(self.model, row, self.tensor(self.classes.descriptors[classes]))
+            scores = self.calibration.apply(logits, self.classes.seen[classes])
+            described = float(scores[0] - scores[1])
+            entries = [{"name": EXAMPLES, "contribution": pair.difference - described}]
+        factors, _ = self.calibration.factors_and_shifts(self.classes.seen[classes])
+        if self.calibration.kind == "none" or self.classes.seen[pair.first] == self.classes.seen[pair.second]:
+            return _adding_up(float(factors[0]) * contributions, described), entries
+        return contributions, [{"name": CALIBRATION, "contribution": described - float(contributions.sum())}, *entries]
+
+    def _shown(self, contributions: Floats, pair: Pair, top: int) -> list[dict[str, Any]]:
+        """The largest contributions by name, and the sum of the others. Columns of the same name are one attribute."""
+        groups = self.columns
+        sums = {name: float(contributions[columns].sum()) for name, columns in groups.items()}
+        order = sorted(sums, key=lambda name: -abs(sums[name]))
+        shown: list[dict[str, Any]] = [{"name": name, "contribution": sums[name]} for name in order[:top] if sums[name]]
+        for entry in shown:
+            if len(columns := groups[entry["name"]]) == 1:
+                value, other = self.classes.descriptors[[pair.first, pair.second], columns[0]]
+                entry |= {"value": float(value), "value_against": float(other)}
+        rest = sum(sums[name] for name in order[top:])
+        return [*shown, *([{"name": OTHERS, "contribution": rest}] if rest else [])]
+
+    @cached_property
+    def columns(self) -> dict[str, list[int]]:
+        """The columns of the descriptors by the name of their attribute."""
+        return columns_by_name(self.classes.d_a, self.attribute_names)
+
+    def with_neighbours(self, explanations: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The explanations, each with the training classes that the prototype of its class leans on."""
+        positions = [self.classes.position[explanation["class"]] for explanation in explanations]
+        found = self.neighbours(sorted(set(positions)))
+        return [explanation | found[c] for explanation, c in zip(explanations, positions, strict=True)]
+
+    @torch.inference_mode()
+    def neighbours(self, classes: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """The training classes that the prototypes of these classes lean on."""
+        if not classes:
+            return {}
+        seen = np.flatnonzero(self.classes.seen)
+        chosen, known = (self.tensor(self.classes.descriptors[index]) for index in (list(classes), seen))
+        weights, by = self.model.class_weights(chosen, known), "weights of the class means"
+        if weights is None:
+            weights = F.normalize(self.model.prototypes(chosen)) @ F.normalize(self.model.prototypes(known)).T
+            by = "cosine of the prototypes"
+        result = {}
+        for c, row in zip(classes, weights.double().cpu().numpy(), strict=True):
+            order = np.argsort(-np.abs(row), kind="stable")
+            others = [i for i in order[: _NEIGHBOURS + 1] if seen[i] != c][:_NEIGHBOURS]
+            result[c] = {
+                "neighbours": [{"class": self.classes.names[seen[i]], "weight": float(row[i])} for i in others],
+                "neighbours_by": by,
+            }
+        return result
+
+    @torch.inference_mode()
+    def _weights(self, c: int) -> list[dict[str, Any]]:
+        """How far the prototype moves if an attribute is set to its mean over all classes, relative to its length."""
+        groups = self.columns
+        means = self.classes.descriptors.mean(axis=0)
+        without = np.repeat(self.classes.descriptors[[c]], len(groups) + 1, axis=0)  # the last row stays as it is
+        for row, columns in enumerate(groups.values()):
+            without[row, columns] = means[columns]
+        prototypes = self.model.prototypes(self.tensor(without)).double().cpu().numpy()
+        moved = np.linalg.norm(prototypes[:-1] - prototypes[-1], axis=1) / max(np.linalg.norm(prototypes[-1]), 1e-12)
+        entries: list[dict[str, Any]] = []
+        for (name, columns), weight in zip(groups.items(), moved.tolist(), strict=True):
+            values = (
+                {"value": self.classes.descriptors[c, columns[0]], "mean": means[columns[0]]}
+                if len(columns) == 1
+                else {}
+            )
+            entries.append({"name": name, "weight": weight, **{key: float(value) for key, value in values.items()}})
+        return sorted(entries, key=lambda entry: -entry["weight"])
+
+    def _similar(self, c: int, prototypes: npt.NDArray[np.float32]) -> list[dict[str, Any]]:
+        """The classes with the most similar prototypes: the likeliest confusions."""
+        table = prototypes.astype(np.float64)
+        lengths = np.maximum(np.linalg.norm(table, axis=1), 1e-12)
+        cosines = table @ table[c] / (lengths * lengths[c])
+        order = [i for i in np.argsort(-cosines, kind="stable")[: _SIMILAR + 1] if i != c][:_SIMILAR]
+        return [{"class": self.classes.names[i], "cosine": float(cosines[i])} for i in order]
+
+    def mistakes(
+        self, name: str, rows: Features | RowView, best: Top, scores: Callable[[Any], Floats], top: int
+    ) -> dict[str, Any]:
+        """What the rows of a class are taken for, and the attributes whose change would set them right.
+
+        Args:
+            best: the best class of each row.
+            scores: of rows, [n, d_z] → [n, n_classes].
+        """
+        c = self.classes.position[name]
+        wrong = np.flatnonzero(best.indices[:, 0] != c)
+        counts = Counter(self.classes.names[i] for i in best.indices[wrong, 0])
+        document = {
+            "rows": len(best.indices),
+            "right": len(best.indices) - len(wrong),
+            "mistaken_for": [{"class": other, "rows": count} for other, count in counts.most_common(_SIMILAR)],
+        }
+        if not len(wrong):
+            return document | {"short_by": 0.0, "needs": []}
+        looked = set(wrong[:_BLOCK].tolist())
+        numbered = ((i, row) for part, block in row_blocks(rows, _BLOCK) for i, row in enumerate(block, part.start))
+        rows_of_class = np.stack([row for i, row in numbered if i in looked])
+        table = scores(rows_of_class)
+        return document | {
+            "short_by": float((table.max(axis=1) - table[:, c]).mean()),
+            "needs": self._needs(c, rows_of_class)[:top],
+        }
+
+    @torch.inference_mode()
+    def _needs(self, c: int, features: npt.NDArray[np.float32]) -> list[dict[str, Any]]:
+        """The attributes by how much the score of a class rises on average, if the value changes by its standard
+        deviation between classes, up or down."""
+        single = {name: columns[0] for name, columns in self.columns.items() if len(columns) == 1}
+        deviations = self.classes.descriptors.std(axis=0)
+        changes = np.array([sign * deviations[column] for column in single.values() for sign in (1, -1)])
+        table = np.repeat(self.classes.descriptors[[c]], len(changes) + 1, axis=0)  # the last row stays as it is
+        table[np.arange(len(changes)), np.repeat(list(single.values()), 2)] += changes
+        logits = self.model.logits(self.tensor(features), self.model.prototypes(self.tensor(table)))
+        factor = self.calibration.factors_and_shifts(self.classes.seen[[c]])[0][0]
+        mean = factor * logits.double().mean(dim=0).cpu().numpy()
+        gains = (mean[:-1] - mean[-1]).reshape(-1, 2)
+        needs: list[dict[str, Any]] = []
+        for i, (name, column) in enumerate(single.items()):
+            best = int(gains[i].argmax())
+            if gains[i, best] > 0:
+                value, change = float(self.classes.descriptors[c, column]), float(changes[2 * i + best])
+                needs.append({"name": name, "value": value, "change": change, "gain": float(gains[i, best])})
+        return sorted(needs, key=lambda entry: -entry["gain"])
+
+    def tensor(self, array: Any) -> Tensor:
+        return as_tensor(self.model, array)
 
 
-def calibrated(scorer: Scorer, row: Tensor, pair: Pair, contributions: Floats) -> tuple[Floats, list[dict[str, Any]]]:
-    """Contributions to the calibrated scores, and entries for what descriptions do not decide.
-
-    If both classes are seen, or both unseen, the calibration multiplies their scores, and with them the contributions,
-    by the same factor. Otherwise it is an entry. So are examples, which move prototypes away from the descriptions.
-    """
-    classes = [pair.first, pair.second]
-    described, entries = pair.difference, []
-    if scorer.has_examples:
-        logits = scores_of(scorer.model, row, tensor(scorer, scorer.descriptors[classes]))
-        scores = scorer.calibration.apply(logits, scorer.seen[classes])
-        described = float(scores[0] - scores[1])
-        entries = [{"name": EXAMPLES, "contribution": pair.difference - described}]
-    factors, _ = scorer.calibration.factors_and_shifts(scorer.seen[classes])
-    if scorer.calibration.kind == "none" or scorer.seen[pair.first] == scorer.seen[pair.second]:
-        return _adding_up(float(factors[0]) * contributions, described), entries
-    return contributions, [{"name": CALIBRATION, "contribution": described - float(contributions.sum())}, *entries]
+def columns_by_name(d_a: int, attribute_names: Sequence[str] | None) -> dict[str, list[int]]:
+    """The columns of the descriptors by the name of their attribute, by default `attribute 0`, `attribute 1`, …"""
+    groups: dict[str, list[int]] = {}
+    for column, name in enumerate(attribute_names or [f"attribute {i}" for i in range(d_a)]):
+        groups.setdefault(name, []).append(column)
+    return groups
 
 
 def integrated_gradients(model: ZeroShotModel, row: Tensor, start: Tensor, end: Tensor) -> tuple[Floats, str]:
@@ -190,58 +355,3 @@ def _adding_up(contributions: Floats, total: float) -> Floats:
     if not magnitudes.any():
         return contributions
     return np.asarray(contributions + (total - contributions.sum()) * magnitudes / magnitudes.sum())
-
-
-def _shown(scorer: Scorer, contributions: Floats, pair: Pair, top: int) -> list[dict[str, Any]]:
-    """The largest contributions by name, and the sum of the others. Columns of the same name are one attribute."""
-    groups = columns_by_name(scorer)
-    sums = {name: float(contributions[columns].sum()) for name, columns in groups.items()}
-    order = sorted(sums, key=lambda name: -abs(sums[name]))
-    shown: list[dict[str, Any]] = [{"name": name, "contribution": sums[name]} for name in order[:top] if sums[name]]
-    for entry in shown:
-        if len(columns := groups[entry["name"]]) == 1:
-            value, other = scorer.descriptors[[pair.first, pair.second], columns[0]]
-            entry |= {"value": float(value), "value_against": float(other)}
-    rest = sum(sums[name] for name in order[top:])
-    return [*shown, *([{"name": OTHERS, "contribution": rest}] if rest else [])]
-
-
-def columns_by_name(scorer: Scorer) -> dict[str, list[int]]:
-    """The columns of the descriptors by the name of their attribute, by default `attribute 0`, `attribute 1`, …"""
-    groups: dict[str, list[int]] = {}
-    for column, name in enumerate(scorer.attribute_names or [f"attribute {i}" for i in range(scorer.d_a)]):
-        groups.setdefault(name, []).append(column)
-    return groups
-
-
-def with_neighbours(scorer: Scorer, explanations: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The explanations, each with the training classes that the prototype of its class leans on."""
-    position = {name: i for i, name in enumerate(scorer.class_names)}
-    found = neighbours(scorer, sorted({position[explanation["class"]] for explanation in explanations}))
-    return [explanation | found[position[explanation["class"]]] for explanation in explanations]
-
-
-@torch.inference_mode()
-def neighbours(scorer: Scorer, classes: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """The training classes that the prototypes of these classes lean on."""
-    if not classes:
-        return {}
-    seen = np.flatnonzero(scorer.seen)
-    chosen, known = (tensor(scorer, scorer.descriptors[index]) for index in (list(classes), seen))
-    weights, by = scorer.model.class_weights(chosen, known), "weights of the class means"
-    if weights is None:
-        weights = F.normalize(scorer.model.prototypes(chosen)) @ F.normalize(scorer.model.prototypes(known)).T
-        by = "cosine of the prototypes"
-    result = {}
-    for c, row in zip(classes, weights.double().cpu().numpy(), strict=True):
-        order = np.argsort(-np.abs(row), kind="stable")
-        others = [i for i in order[: _NEIGHBOURS + 1] if seen[i] != c][:_NEIGHBOURS]
-        result[c] = {
-            "neighbours": [{"class": scorer.class_names[seen[i]], "weight": float(row[i])} for i in others],
-            "neighbours_by": by,
-        }
-    return result
-
-
-def tensor(scorer: Scorer, array: Any) -> Tensor:
-    return torch.from_numpy(np.array(array, dtype=np.float32)).to(scorer.device)

@@ -38,7 +38,7 @@ from classnorm.encoders.joined import JoinedEncoder
 from classnorm.errors import ConfigError, OutputError
 from classnorm.io.files import replacing
 from classnorm.methods.model import ZeroShotModel
-from classnorm.scoring.examples import Examples, penalties
+from classnorm.scoring.classes import ClassTable
 from classnorm.scoring.scorer import Scorer
 
 _IR_VERSION = 10  # supported by onnxruntime since 1.18 (May 2024)
@@ -130,8 +130,8 @@ def export_onnx(scorer: Scorer, path: Path | str, opset: int = 18, encoder: Enco
         )
     few = np.zeros(_CLASSES, dtype=np.int64)
     defaults: dict[str, npt.NDArray[Any]] = {"prototypes": table, "seen": scorer.seen}
-    if scorer.has_examples:
-        defaults["penalties"] = penalties(scorer)
+    if scorer.vectors.penalties is not None:
+        defaults["penalties"] = scorer.vectors.penalties.numpy()
     module: nn.Module
     if encoder is None:
         first, example, module = "features", torch.zeros(2, scorer.d_z), _Scores(scorer)
@@ -280,7 +280,7 @@ def _verify(scorer: Scorer, scores: Any, prototypes: Any | None, encoder: Encode
     checks: list[tuple[str, Any, Any, Any]] = [("scores", scores, inputs, scorer.scores(features))]
     if prototypes is not None:
         means = (0.5 * (scorer.descriptors + np.roll(scorer.descriptors, 1, axis=0))).astype(np.float32)
-        plain = dataclasses.replace(scorer, descriptors=means, examples=Examples(), unlabelled=Examples())
+        plain = dataclasses.replace(scorer, classes=ClassTable(scorer.class_names, means, scorer.seen))
         expected = plain.prototypes()
         checks.append(("prototypes", prototypes, {"descriptors": means}, expected))
     for output, graph, inputs, expected in checks:

@@ -7,30 +7,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from classnorm.data.attribute_names import attribute_order
 from classnorm.data.checks import check_features
 from classnorm.data.descriptions import lookalike, respelled
 from classnorm.data.descriptor_tables import aligned, column_names, descriptor_table, is_frame
-from classnorm.data.row_store import Features, FloatArray, RowStore, RowView, row_blocks
-from classnorm.errors import ConfigError, DataError, ModelWarning, unknown_name
-from classnorm.methods import FitJob, MethodConfig, ProductModel, ZeroShotModel
+from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
+from classnorm.encoders import recorded_encoder
+from classnorm.errors import ConfigError, DataError, ModelError, ModelWarning
+from classnorm.methods import FitJob, MethodConfig, ZeroShotModel
+from classnorm.methods.model import ExampleSpace
 from classnorm.metrics import Average, Calibration, SideScores, side_scores, softmax
-from classnorm.scoring.class_explanation import explain_class
-from classnorm.scoring.classes import described
-from classnorm.scoring.conformal import PredictionSets, prediction_sets
-from classnorm.scoring.examples import Examples, Trust, add_examples, corrected, description_weights, penalties
-from classnorm.scoring.explanation import explain
-from classnorm.scoring.images import image_features
-from classnorm.scoring.novelty import Rejection, novelty
-from classnorm.scoring.ranking import Top, top_classes
-from classnorm.scoring.storage import save_scorer, saved_fields
-from classnorm.scoring.thresholds import PictureThresholds, novelty_threshold, set_limits
-from classnorm.scoring.unlabelled import adapted, place
+from classnorm.preparation import encode_images
+from classnorm.scoring.answers import Answers, Question, Top, answers
+from classnorm.scoring.class_vectors import ClassVectors, as_tensor, summed, with_likely_descriptors
+from classnorm.scoring.classes import ClassTable, Origin
+from classnorm.scoring.explanation import Explainer
+from classnorm.scoring.storage import read_model, write_model
+from classnorm.scoring.unlabelled import adapted, transformed
+from classnorm.scoring.validation import DescriptionWeight, Validation
 from classnorm.training import Device, pick_dtype
 
 _SMALLER = 4  # blocks of rows that are not in memory are smaller by this factor: the next one is read meanwhile
@@ -47,66 +47,65 @@ class Scorer:
     model: ZeroShotModel
     method: str
     config: MethodConfig
-    class_names: tuple[str, ...]
-    descriptors: npt.NDArray[np.float32]  # [n_classes, d_a]
-    seen: npt.NDArray[np.bool_]  # [n_classes]
     d_z: int
-    calibration: Calibration = field(default_factory=Calibration)
-    temperature: float = 1.0
-    """Divides the calibrated scores before the softmax; changes probabilities, not predictions."""
-    rejection: Rejection | None = None
-    """Chosen by validation: what tells rows of no known class apart. None without validation."""
-    sets: PredictionSets | None = None
-    """From validation: how probable the right class of a row is. None without validation."""
-    after_pictures: tuple[PictureThresholds, ...] = ()
-    """From validation: the same two after pictures; empty in models of earlier versions."""
+    classes: ClassTable
+    validation: Validation = field(default_factory=Validation)
+    origin: Origin = field(default_factory=Origin)
     block_bytes: int = 1 << 26
     """Memory of a block of scores, prototypes or rows: for any number of rows, work beyond the vectors of the classes
     takes a few blocks. Much smaller ones are slower: for 20,000 classes 64 MB hold 800 rows, 8 MB only 100."""
 
-    attribute_names: tuple[str, ...] | None = None  # [d_a], columns of the descriptors
-    described_by: Mapping[str, str] = field(default_factory=dict)
-    """The text encoder and the templates that made the descriptors; empty for attributes and if unknown."""
-    encoder: Mapping[str, Any] | None = None
-    """The record of the image encoder that made the features (`Encoder.record`), if known."""
-
-    examples: Examples = field(default_factory=Examples)
-    """Labelled pictures that correct the prototypes of their classes."""
-    unlabelled: Examples = field(default_factory=Examples)
-    """The shares of unlabelled pictures in the classes."""
-    undescribed: frozenset[str] = frozenset()
-    """Classes known by pictures alone; their descriptors are guesses without weight."""
-    trust: Trust | None = None
-    """The weight of descriptions against pictures; None for a default."""
-
     @classmethod
-    def of(cls, job: FitJob, model: ZeroShotModel) -> Self:
-        """The uncalibrated scorer of a model that a job has trained."""
+    def of(cls, job: FitJob, model: ZeroShotModel, validation: Validation | None = None) -> Self:
+        """The scorer of a model that a job has trained; uncalibrated without a validation."""
         data = job.dataset
-        return cls(
-            model,
-            job.method.name,
-            job.config,
-            data.class_names,
-            data.descriptors,
-            data.seen,
-            data.d_z,
-            attribute_names=data.attribute_names,
-            described_by=data.described_by,
-            encoder=data.encoder_record,
-        )
+        classes = ClassTable(data.class_names, data.descriptors, data.seen)
+        origin = Origin(data.encoder_record, data.described_by, data.attribute_names)
+        return cls(model, job.method.name, job.config, data.d_z, classes, validation or Validation(), origin)
 
     def __repr__(self) -> str:
         sizes = f"{self.seen.sum()} seen and {(~self.seen).sum()} unseen classes"
         return f"Scorer(method={self.method!r}, {sizes}, calibration={str(self.calibration)!r})"
 
     @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.classes.names
+
+    @property
+    def descriptors(self) -> npt.NDArray[np.float32]:
+        """[n_classes, d_a]"""
+        return self.classes.descriptors
+
+    @property
+    def seen(self) -> npt.NDArray[np.bool_]:
+        """[n_classes]"""
+        return self.classes.seen
+
+    @property
+    def calibration(self) -> Calibration:
+        return self.validation.calibration
+
+    @property
+    def temperature(self) -> float:
+        return self.validation.temperature
+
+    @property
+    def attribute_names(self) -> tuple[str, ...] | None:
+        """[d_a], the columns of the descriptors, if they have names."""
+        return self.origin.attribute_names
+
+    @property
     def d_a(self) -> int:
-        return int(self.descriptors.shape[1])
+        return self.classes.d_a
 
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+    @property
+    def is_transductive(self) -> bool:
+        """Whether it has learnt from unlabelled pictures."""
+        return bool(self.classes.unlabelled.names)
 
     def prototypes(self) -> npt.NDArray[np.float32]:
         """The representation of each class, [n_classes, d]."""
@@ -114,62 +113,31 @@ class Scorer:
 
     @cached_property
     def _prototypes(self) -> torch.Tensor:
-        return self._of_classes(slice(None), lambda prototypes: prototypes)
+        return self.vectors.prototypes()
 
     @cached_property
-    def _table(self) -> torch.Tensor:
-        """Computed once: a scorer and its model do not change."""
-        return self._table_of(slice(None))
-
-    def _table_of(self, classes: slice) -> torch.Tensor:
-        """What logits are computed from: the vectors of the classes, or prototypes if the model has no vectors."""
-        model = self.model
-        if isinstance(model, ProductModel):
-            dtype = self._dtype
-            return self._of_classes(classes, lambda prototypes: model.class_vectors(prototypes).to(dtype))
-        return self._of_classes(classes, lambda prototypes: prototypes)
-
-    @torch.inference_mode()
-    def _of_classes(self, classes: slice, function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        """A function of prototypes, in blocks of classes: a method may compare them with all seen classes."""
-        self.model.eval()
-        start, stop, _ = classes.indices(len(self.descriptors))
-        size = max(1, self.block_bytes // (4 * max(self.d_a, self.d_z, int(self.seen.sum()))))
-        starts = range(start, max(stop, start + 1), size)
-        return torch.cat([function(self._prototypes_of(i, min(i + size, stop))) for i in starts])
-
-    def _prototypes_of(self, start: int, stop: int) -> torch.Tensor:
-        """From the descriptors, and from the examples of classes that have any."""
-        prototypes = self.model.prototypes(self.as_tensor(self.descriptors[start:stop]))
-        if self.has_examples:
-            classes, corrections = self._corrected
-            low, high = np.searchsorted(classes, [start, stop])
-            prototypes[torch.from_numpy(classes[low:high] - start).to(self.device)] = corrections[low:high]
-        return prototypes
+    def vectors(self) -> ClassVectors:
+        """What rows are compared with. Computed once: a scorer and its model do not change."""
+        block = max(1, self.block_bytes // (4 * max(self.d_a, self.d_z, int(self.seen.sum()))))
+        return ClassVectors.of(self.model, self.classes, self.description_weight, block, self._dtype)
 
     @property
-    def has_examples(self) -> bool:
-        """Whether pictures, labelled or not, correct any prototype."""
-        return bool(self.pictures.names)
+    def description_weight(self) -> DescriptionWeight:
+        """The weight of descriptions against pictures."""
+        if self.validation.description_weight is not None:
+            return self.validation.description_weight
+        space = self.model.example_space()
+        return DescriptionWeight.default(self.calibration, space is not None and space.variance is not None)
 
-    @cached_property
-    def pictures(self) -> Examples:
-        """Labelled and unlabelled ones."""
-        return self.examples.plus(self.unlabelled)
-
-    @cached_property
-    def description_weights(self) -> npt.NDArray[np.float64]:
-        """The weights of the descriptions in the prototypes of the classes in `pictures`."""
-        return description_weights(self)
-
-    @cached_property
-    def _corrected(self) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
-        return corrected(self)
-
-    @cached_property
-    def _penalties(self) -> torch.Tensor:
-        """Of classes with examples, [n_classes]."""
-        return torch.from_numpy(penalties(self)).to(self.device)
+    def example_space(self) -> ExampleSpace:
+        """Where the model averages pictures and prototypes."""
+        space = self.model.example_space()
+        if space is None:
+            raise ConfigError(
+                f"{self.method} with these settings cannot learn from single pictures: its prototypes are no points "
+                "among the features; docs/few-shot.md names the methods that can"
+            )
+        return space
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -183,14 +151,14 @@ class Scorer:
         """Uncalibrated scores, [n, d_z] → [n, n_classes]. Features may be memory-mapped, in a store, or float16."""
         rows = self._rows(features)
         result = np.empty((len(rows), len(self.class_names)), dtype=np.float32)
-        for part, block in self.class_blocks(rows, slice(None)):
+        for part, block in self._blocks(rows):
             result[part] = block.cpu().numpy()
         return result
 
     def logit_blocks(self, features: Rows) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
         """The `logits` of some rows at a time, with the positions of the rows: memory does not grow with the rows. A
         block may use the memory of the one before."""
-        for part, block in self.class_blocks(self._rows(features), slice(None)):
+        for part, block in self._blocks(self._rows(features)):
             yield part, block.cpu().numpy()
 
     def sides(self, features: Rows, labels: npt.ArrayLike, average: Average = "class") -> SideScores:
@@ -208,61 +176,25 @@ class Scorer:
         """Softmax of the calibrated scores divided by the temperature, [n, n_classes]."""
         rows = self._rows(features)
         result = np.empty((len(rows), len(self.class_names)))
-        for part, block in self.class_blocks(rows, slice(None)):
-            result[part] = softmax(self.calibration.apply(block.cpu().numpy(), self.seen), self.temperature)
+        for part, block in self.logit_blocks(rows):
+            result[part] = softmax(self.calibration.apply(block, self.seen), self.temperature)
         return result
 
-    def top(self, features: Rows, k: int = 5) -> Top:
-        """The k best classes of each row by `scores`; of equal scores, the first class wins.
+    def answers(self, features: Rows, top: int = 1, novelty: bool = False, coverage: float | None = None) -> Answers:
+        """All that a model says of rows, in one pass: the `top` best classes and, if asked, how novel each row is, and
+        the smallest set of classes that holds the right one with the probability `coverage`.
 
-        Memory is bounded for any number of rows and classes: scores and prototypes are computed in blocks of
-        `block_bytes`.
+        Memory is bounded for any number of rows: scores are computed in blocks of `block_bytes`.
         """
-        return top_classes(self, self._rows(features), k)
+        if min(top, len(self.class_names)) < 1:
+            raise ConfigError(f"top needs at least 1 class per row, not {min(top, len(self.class_names))}")
+        limits = None if coverage is None else self._set_limits(coverage)
+        logits = (block for _, block in self._blocks(self._rows(features)))
+        return answers(logits, self.seen, self.validation, Question(top, novelty, limits))
 
-    def _rows(self, features: Rows) -> Features | RowView:
-        rows = features if isinstance(features, RowStore | RowView) else np.asanyarray(features)
-        if rows.ndim != 2 or rows.shape[1] != self.d_z:
-            raise DataError(f"features have shape {rows.shape}, but the model was trained on [n, {self.d_z}]")
-        return rows
-
-    @torch.inference_mode()
-    def class_blocks(self, rows: Features | RowView, classes: slice) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Logits of some classes, for as many rows at a time as the memory limit allows. A block may use the memory of
-        the one before."""
-        n_classes = len(self.descriptors[classes])
-        is_all = n_classes == len(self.descriptors)
-        table = self._table if is_all else self._table_of(classes)
-        size = max(1, self.block_bytes // (4 * max(n_classes, self.d_z)))
-        size = size if isinstance(rows, np.ndarray) else -(-size // _SMALLER)
-        buffer = torch.empty(min(size, len(rows)), n_classes, device=self.device)
-        for part, array in row_blocks(rows, size):
-            yield part, self._logits_of(self.row_vectors(self.as_tensor(array)), table, classes, buffer)
-
-    def row_vectors(self, block: torch.Tensor) -> torch.Tensor:
-        """What the logits of rows [n, d_z] are computed from. It depends on the model alone, not on the classes."""
-        return self.model.row_vectors(block) if isinstance(self.model, ProductModel) else block
-
-    def products(self, vectors: torch.Tensor, prototypes: torch.Tensor) -> torch.Tensor:
-        """The logits of rows given by their `row_vectors` for classes given by prototypes."""
-        if isinstance(self.model, ProductModel):
-            return vectors @ self.model.class_vectors(prototypes).T
-        return self.model.logits(vectors, prototypes)
-
-    def logits_of(self, vectors: torch.Tensor) -> torch.Tensor:
-        """The logits [n, n_classes] of rows given by their `row_vectors`."""
-        return self._logits_of(vectors, self._table, slice(None))
-
-    def _logits_of(
-        self, vectors: torch.Tensor, table: torch.Tensor, classes: slice, buffer: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        if not isinstance(self.model, ProductModel):
-            logits = self.model.logits(vectors, table).float()
-        elif table.dtype == torch.float32:
-            logits = torch.mm(vectors, table.T, out=None if buffer is None else buffer[: len(vectors)])
-        else:
-            logits = (vectors.to(table.dtype) @ table.T).float()
-        return logits.sub_(self._penalties[classes]) if self.has_examples else logits
+    def top(self, features: Rows, k: int = 5) -> Top:
+        """The k best classes of each row by `scores`; of equal scores, the first class wins."""
+        return self.answers(features, k).top
 
     def predict(self, features: Rows) -> list[str]:
         """The name of the best class of each row."""
@@ -274,7 +206,69 @@ class Scorer:
         Args:
             weights: of the encoder, if they are not its default ones.
         """
-        return self.predict(image_features(self, images, weights))
+        if self.origin.encoder is None:
+            raise ModelError(
+                "the model was trained on features and does not know their encoder; encode the images and use predict"
+            )
+        encoder = recorded_encoder(self.origin.encoder, weights)
+        features, reasons = encode_images([Path(image) for image in images], encoder, device=self.device)
+        for image, reason in zip(images, reasons, strict=True):
+            if reason:
+                raise DataError(f"{image}: {reason}")
+        return self.predict(features)
+
+    def novelty(self, features: Rows) -> npt.NDArray[np.float64]:
+        """How little each row looks like any of the classes, [n]; higher is more novel. Comparable between rows."""
+        novelty = self.answers(features, novelty=True).novelty
+        assert novelty is not None
+        return novelty
+
+    def novelty_threshold(self, reject: float) -> float:
+        """The `novelty` above which a row is of no known class, if the share `reject` of known rows may exceed it."""
+        return self.validation.novelty_threshold(reject, self.seen, self._shares())
+
+    def known(self, features: Rows, reject: float = 0.05) -> npt.NDArray[np.bool_]:
+        """Whether each row is of one of the classes, [n]; about the share `reject` of those that are is missed."""
+        threshold = self.novelty_threshold(reject)
+        return self.novelty(features) <= threshold
+
+    def prediction_sets(self, features: Rows, coverage: float = 0.9) -> list[list[str]]:
+        """The smallest set of classes of each row, best first, that holds the right one with this probability."""
+        sets = self.answers(features, coverage=coverage).sets
+        assert sets is not None
+        return [[self.class_names[c] for c in chosen] for chosen in sets]
+
+    def check_question(self, reject: float | None, coverage: float | None) -> None:
+        """Raise if validation has no thresholds for what is to be asked."""
+        if reject is not None:
+            self.novelty_threshold(reject)
+        if coverage is not None:
+            self._set_limits(coverage)
+
+    def _set_limits(self, coverage: float) -> npt.NDArray[np.float64]:
+        return self.validation.set_limits(coverage, self.seen, self._shares())
+
+    def _shares(self) -> npt.NDArray[np.float64] | None:
+        """The weights of labelled and of unlabelled pictures in the prototypes of unseen classes, [2, n_classes]."""
+        if not self.classes.pictures.names or self.vectors.corrections is None:
+            return None
+        return self.vectors.corrections.shares
+
+    def _rows(self, features: Rows) -> Features | RowView:
+        rows = features if isinstance(features, RowStore | RowView) else np.asanyarray(features)
+        if rows.ndim != 2 or rows.shape[1] != self.d_z:
+            raise DataError(f"features have shape {rows.shape}, but the model was trained on [n, {self.d_z}]")
+        return rows
+
+    @torch.inference_mode()
+    def _blocks(self, rows: Features | RowView) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Logits of as many rows at a time as the memory limit allows. A block may use the memory of that before."""
+        n_classes = len(self.class_names)
+        size = max(1, self.block_bytes // (4 * max(n_classes, self.d_z)))
+        size = size if isinstance(rows, np.ndarray) else -(-size // _SMALLER)
+        buffer = torch.empty(min(size, len(rows)), n_classes, device=self.device)
+        for part, array in row_blocks(rows, size):
+            yield part, self.vectors.logits(self.vectors.rows(as_tensor(self.model, array)), buffer)
 
     def explain(self, features: Rows, top: int = 10) -> list[dict[str, Any]]:
         """Why the best class of each row and not the second best, see `scoring.explanation`.
@@ -290,24 +284,30 @@ class Scorer:
         Raises:
             ConfigError: the scores of the method are not a continuous function of the descriptors.
         """
-        return explain(self, self._rows(_checked(features)), top)
+        rows = self._rows(_checked(features))
+        return self._explainer.explain(rows, self.top(rows, 2), top)
 
-    def novelty(self, features: Rows) -> npt.NDArray[np.float64]:
-        """How little each row looks like any of the classes, [n]; higher is more novel. Comparable between rows."""
-        return novelty(self, features)
+    def explain_texts(
+        self,
+        features: Rows,
+        texts: Mapping[str, Sequence[str]],
+        encode: Callable[[Sequence[str]], npt.NDArray[np.float32]],
+        top: int = 10,
+    ) -> list[dict[str, Any]]:
+        """Like `explain`, with sentences or words of the descriptions in place of attributes.
 
-    def novelty_threshold(self, reject: float) -> float:
-        """The `novelty` above which a row is of no known class, if the share `reject` of known rows may exceed it."""
-        return novelty_threshold(self, reject)
+        Args:
+            texts: the sentences that describe each class.
+            encode: sentences → vectors [n, d_a], as the descriptors of the model were made.
+        """
+        from classnorm.scoring.text_explanation import explain_texts
 
-    def known(self, features: Rows, reject: float = 0.05) -> npt.NDArray[np.bool_]:
-        """Whether each row is of one of the classes, [n]; about the share `reject` of those that are is missed."""
-        threshold = self.novelty_threshold(reject)
-        return self.novelty(features) <= threshold
+        rows = self._rows(_checked(features))
+        return explain_texts(self._explainer, self._explainer.pairs(rows, self.top(rows, 2), top), texts, encode, top)
 
-    def prediction_sets(self, features: Rows, coverage: float = 0.9) -> list[list[str]]:
-        """The smallest set of classes of each row, best first, that holds the right one with this probability."""
-        return prediction_sets(self, features, set_limits(self, coverage))
+    @property
+    def _explainer(self) -> Explainer:
+        return Explainer(self.model, self.classes, self.calibration, self.attribute_names)
 
     def explain_class(self, name: str, features: Rows | None = None, top: int = 10) -> dict[str, Any]:
         """What the model believes about a class and, given rows of it, which attributes it would need to be right.
@@ -323,7 +323,11 @@ class Scorer:
             average where it is wrong; ``needs``, the attributes whose change would help most there, each with
             ``change``, up or down by the standard deviation between classes, and ``gain``, what it adds to the score.
         """
-        return explain_class(self, name, None if features is None else self._rows(_checked(features)), top)
+        rows = None if features is None else self._rows(_checked(features))
+        document = self._explainer.of_class(name, self.prototypes(), top)
+        if rows is None:
+            return document
+        return document | self._explainer.mistakes(name, rows, self.top(rows, 1), self.scores, top)
 
     def add_classes(
         self,
@@ -347,16 +351,20 @@ class Scorer:
         if is_frame(descriptors):
             columns = column_names(descriptors)
             descriptors = descriptor_table(descriptors, np.array(self.class_names))
-        added = cast(Self, described(self, descriptors, where, columns))
+        order = None
+        if descriptors and columns and self.attribute_names:
+            order = attribute_order(columns, self.attribute_names, where)
+        classes = self.classes.with_descriptors(descriptors, where, order)
+        added = self if classes is self.classes else replace(self, classes=classes)
         if not examples:
             return added
         tables = {name: _checked(np.atleast_2d(np.asarray(rows))) for name, rows in examples.items()}
         for name, table in tables.items():
-            added = cast(Self, add_examples(added, self._rows(table), [name] * len(table), where))
+            added = added._with_examples(self._rows(table), [name] * len(table), where)
         return added
 
     def add_examples(self, features: Rows, labels: Sequence[str] | str, where: str = "examples") -> Self:
-        """A scorer that also knows some classes by pictures, seen or unseen ones; see `scoring.examples`.
+        """A scorer that also knows some classes by pictures, seen or unseen ones; see `scoring.class_vectors`.
 
         The result does not depend on the order of the pictures, or on how they are divided among calls.
 
@@ -370,20 +378,32 @@ class Scorer:
         """
         rows = self._rows(_checked(features))
         names = [labels] * len(rows) if isinstance(labels, str) else np.asarray(labels, dtype=object).tolist()
-        added = cast(Self, add_examples(self, rows, names, where))
+        added = self._with_examples(rows, names, where)
         if mistaken := lookalike(added.class_names[len(self.class_names) :], self.class_names):
             name, near = mistaken
             warnings.warn(f"{where}: {name!r} is a new class; did you mean {near!r}?", ModelWarning, stacklevel=2)
         return added
 
+    def _with_examples(self, rows: Features | RowView, labels: Sequence[str], where: str) -> Self:
+        if len(rows) != len(labels):
+            raise DataError(f"{where}: {len(rows)} rows of features, but {len(labels)} labels")
+        wrong = next((label for label in labels if not isinstance(label, str) or not label), None)
+        if wrong is not None:
+            raise DataError(f"{where}: labels must be class names, not {wrong!r}")
+        self.example_space()
+        if not len(rows):
+            return self
+        labels = respelled(labels, self.class_names)
+        examples = summed(self.model, rows, labels, max(1, self.block_bytes // (8 * self.d_z)))
+        classes = self.classes.with_examples(examples)
+        if classes.undescribed.intersection(examples.names):
+            classes = with_likely_descriptors(self.model, classes)
+        return replace(self, classes=classes)
+
     def without_examples(self, names: Sequence[str] | str | None = None) -> Self:
         """A scorer without the pictures, labelled or not, of one or several named classes, or of all. Classes that are
         known by pictures alone disappear."""
-        forgotten = set(self.class_names if names is None else self._known(names))
-        kept = [name for name in self.class_names if name not in forgotten]
-        rest = replace(self, examples=self.examples.of(kept), unlabelled=self.unlabelled.of(kept))
-        gone = self.undescribed & forgotten
-        return rest.only([name for name in self.class_names if name not in gone]) if gone else rest
+        return replace(self, classes=self.classes.without_examples(names))
 
     def adapt(self, features: Rows, force: bool = False) -> Self:
         """A *transductive* scorer, which has learnt from unlabelled pictures; see `scoring.unlabelled`.
@@ -398,56 +418,41 @@ class Scorer:
         Raises:
             ConfigError: pictures cannot correct the prototypes of the method.
         """
-        rows, gain = self._rows(_checked(features)), None if self.trust is None else self.trust.unlabelled_gain
-        placed = place(self, rows)
+        rows, gain = self._rows(_checked(features)), self.description_weight.unlabelled_gain
+        self.example_space()
         if gain is not None and gain <= 0.0 and not force:
             reason = f"on validation splits, unlabelled pictures did not help: they changed H by {gain:.2f} points"
             advice = "the model is left as it is (`force` adapts it all the same)"
             warnings.warn(f"{reason}; {advice}", ModelWarning, stacklevel=2)
             return self
-        return cast(Self, adapted(self, placed)) if len(rows) else self
-
-    def _known(self, names: Sequence[str] | str) -> Sequence[str]:
-        """The names, or the single one, as the scorer spells them."""
-        names = respelled([names] if isinstance(names, str) else names, self.class_names)
-        known = set(self.class_names)
-        unknown = next((name for name in names if name not in known), None)
-        if unknown is not None:
-            raise unknown_name("class", unknown, self.class_names)
-        return names
+        if not len(rows):
+            return self
+        blocks = transformed(self.vectors, rows, self.block_bytes)
+        after = adapted(self.vectors, self.calibration, self.temperature, blocks)
+        return replace(
+            self, classes=after.classes, validation=replace(self.validation, description_weight=after.weight)
+        )
 
     def only(self, names: Sequence[str] | str) -> Self:
         """A scorer restricted to the named classes, in this order."""
-        position = {name: i for i, name in enumerate(self.class_names)}
-        names = self._known(names)
-        index = np.array([position[name] for name in dict.fromkeys(names)], dtype=np.int64)
-        return replace(
-            self,
-            class_names=tuple(self.class_names[i] for i in index),
-            descriptors=self.descriptors[index],
-            seen=self.seen[index],
-            examples=self.examples.of(names),
-            unlabelled=self.unlabelled.of(names),
-            undescribed=self.undescribed.intersection(names),
-        )
+        return replace(self, classes=self.classes.only(names))
 
     def calibrated(self, calibration: Calibration, temperature: float | None = None) -> Self:
         """A scorer with another calibration and, if given, another temperature."""
         temperature = self.temperature if temperature is None else temperature
-        return replace(self, calibration=calibration, temperature=temperature)
-
-    def as_tensor(self, array: FloatArray) -> torch.Tensor:
-        """A float32 copy on the device of the model."""
-        return torch.from_numpy(np.array(array, dtype=np.float32)).to(self.device)  # a copy: memory maps are read-only
+        return replace(self, validation=replace(self.validation, calibration=calibration, temperature=temperature))
 
     def save(self, folder: Path | str) -> Path:
         """Write `model.safetensors` and `model.json` into `folder`, and return it."""
-        return save_scorer(self, Path(folder))
+        about = {"method": self.method, "config": self.config.as_dict(), "feature_dim": self.d_z}
+        about |= {"descriptor_dim": self.d_a, **self.validation.document(), **self.classes.document()}
+        weights = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        return write_model(Path(folder), about, weights, self.classes.tensors(), self.origin)
 
     @classmethod
     def load(cls, path: Path | str, device: Device = "auto") -> Scorer:
         """Load a saved scorer; `path` is the folder or either of its files."""
-        return cls(**saved_fields(Path(path), device))
+        return cls(**read_model(Path(path), device))
 
 
 def _checked(features: Rows) -> Features | RowView:

@@ -1,8 +1,8 @@
 r"""What next: which pictures to label and which classes to describe better.
 
 The prototype of a class with n labelled pictures has the variance 1 / (τ + n), in units of the variance inside classes,
-where τ is what its description is worth in pictures (`scoring.examples`). What is at stake are the unlabelled pictures
-that may or may not be of the class, :math:`m_c = \sum_x p_c(x)(1 - p_c(x))`. So the uncertainty is
+where τ is what its description is worth in pictures (`scoring.class_vectors`). What is at stake are the unlabelled
+pictures that may or may not be of the class, :math:`m_c = \sum_x p_c(x)(1 - p_c(x))`. So the uncertainty is
 
 .. math:: \sum_c m_c / (\tau_c + n_c),
 
@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from classnorm.data.checks import check_features
 from classnorm.data.row_store import RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError
-from classnorm.scoring.examples import Trust
+from classnorm.scoring.class_vectors import as_tensor, variances
 from classnorm.scoring.explanation import columns_by_name
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _placed(scorer: Scorer, features: Any) -> npt.NDArray[np.float32]:
     space = scorer.model.example_space()
     blocks = []
     for _, block in row_blocks(features, _BLOCK):
-        rows = scorer.as_tensor(block)
+        rows = as_tensor(scorer.model, block)
         blocks.append(F.normalize(rows if space is None else space.place(rows), dim=1).float().cpu().numpy())
     return np.concatenate(blocks)
 
@@ -117,16 +117,11 @@ def _density(placed: npt.NDArray[np.float32]) -> Floats:
 
 def _worth(scorer: Scorer) -> Floats:
     """τ + n of each class."""
-    trust, space = scorer.trust or Trust.default(scorer), scorer.model.example_space()
-    variances = np.ones(len(scorer.class_names))
-    if space is not None and space.variance is not None:
-        with torch.inference_mode():
-            variances = space.variance(scorer.as_tensor(scorer.descriptors)).double().cpu().numpy()
-    pictures = trust.pictures(variances, scorer.seen)
-    position = {name: i for i, name in enumerate(scorer.class_names)}
-    pictures[[position[name] for name in scorer.undescribed]] = 0.0  # known by their examples alone
-    for name, n in zip(scorer.examples.names, scorer.examples.counts, strict=True):
-        pictures[position[name]] += n
+    classes = scorer.classes
+    table = variances(scorer.model, scorer.model.example_space(), classes.descriptors)
+    pictures = scorer.description_weight.in_pictures(table, classes.seen)
+    pictures[classes.positions(classes.undescribed)] = 0.0  # known by their examples alone
+    pictures[classes.positions(classes.examples.names)] += classes.examples.counts
     return np.maximum(pictures, 1.0)
 
 
@@ -169,8 +164,7 @@ class _Pair(NamedTuple):
 
 def _classes(scorer: Scorer, pool: _Pool, count: int) -> list[dict[str, Any]]:
     uncertain = np.array(pool.at_stake / pool.pictures)
-    position = {name: i for i, name in enumerate(scorer.class_names)}
-    uncertain[[position[name] for name in scorer.undescribed]] = 0.0
+    uncertain[scorer.classes.positions(scorer.classes.undescribed)] = 0.0
     documents = []
     for c in np.argsort(-uncertain, kind="stable")[:count]:
         if uncertain[c] <= 0.0 or len(scorer.class_names) < 2:
@@ -182,7 +176,7 @@ def _classes(scorer: Scorer, pool: _Pool, count: int) -> list[dict[str, Any]]:
         documents.append(
             {
                 "class": name,
-                "kind": "seen" if scorer.seen[c] else "unseen",
+                "kind": scorer.classes.kinds[c],
                 "confused_with": other,
                 "pictures": round(float(pool.at_stake[c]), 1),
                 "attributes": attributes,
@@ -207,7 +201,9 @@ def _telling_apart(scorer: Scorer, pair: _Pair) -> list[dict[str, Any]]:
 
     Dimensions of a text mean nothing one by one and are left out.
     """
-    columns = {name: group[0] for name, group in columns_by_name(scorer).items() if len(group) == 1}
+    columns = {
+        name: group[0] for name, group in columns_by_name(scorer.d_a, scorer.attribute_names).items() if len(group) == 1
+    }
     if not columns:
         return []
     index = np.array(list(columns.values()))
@@ -216,7 +212,7 @@ def _telling_apart(scorer: Scorer, pair: _Pair) -> list[dict[str, Any]]:
     moved[np.arange(len(index)), index] += steps
     moved[len(index) + np.arange(len(index)), index] -= steps
     both = scorer.descriptors[[pair.of, pair.against]]
-    prototypes = F.normalize(scorer.model.prototypes(scorer.as_tensor(np.concatenate([both, moved]))), dim=1)
+    prototypes = F.normalize(scorer.model.prototypes(as_tensor(scorer.model, np.concatenate([both, moved]))), dim=1)
     cosines = (prototypes @ prototypes[1]).double().cpu().numpy()
     change = cosines[2:].reshape(2, -1) - cosines[0]
     up = change[0] <= change[1]

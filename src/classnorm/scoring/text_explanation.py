@@ -8,8 +8,8 @@ have a single sentence, each of its words is left out in turn; what words do onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,21 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from classnorm.data.row_store import Features, RowView
 from classnorm.errors import DataError
 from classnorm.methods import ZeroShotModel
-from classnorm.scoring.explanation import (
-    Pair,
-    calibrated,
-    compared,
-    integrated_gradients,
-    scores_of,
-    tensor,
-    with_neighbours,
-)
-
-if TYPE_CHECKING:
-    from classnorm.scoring.scorer import Scorer
+from classnorm.scoring.explanation import Explainer, Pair, integrated_gradients, scores_of
 
 TOGETHER = "the words together"
 """Entry of what words contribute only together."""
@@ -62,28 +50,33 @@ def _finite(slope: Tensor) -> Tensor:
 
 
 def explain_texts(
-    scorer: Scorer, rows: Features | RowView, texts: Mapping[str, Sequence[str]], encode: Encode, top: int = 10
+    explainer: Explainer,
+    pairs: Iterable[tuple[Tensor, Pair]],
+    texts: Mapping[str, Sequence[str]],
+    encode: Encode,
+    top: int,
 ) -> list[dict[str, Any]]:
     """Like `Scorer.explain`, with sentences or words of the descriptions in place of attributes.
 
     Args:
+        pairs: rows with their two best classes (`Explainer.pairs`).
         texts: the sentences that describe each class.
         encode: the text encoder that the model's descriptors were made with.
     """
     explanations = []
-    for row, pair in compared(scorer, rows, top):
-        own, other = (_texts_of(scorer, c, texts, encode) for c in (pair.first, pair.second))
+    for row, pair in pairs:
+        own, other = (_texts_of(explainer, c, texts, encode) for c in (pair.first, pair.second))
         explain = _words if len(own) == len(other) == 1 else _sentences
-        explanations.append(explain(scorer, row, pair, own, other, encode, top))
-    return with_neighbours(scorer, explanations)
+        explanations.append(explain(explainer, row, pair, own, other, encode, top))
+    return explainer.with_neighbours(explanations)
 
 
-def _texts_of(scorer: Scorer, c: int, texts: Mapping[str, Sequence[str]], encode: Encode) -> Sequence[str]:
-    name = scorer.class_names[c]
+def _texts_of(explainer: Explainer, c: int, texts: Mapping[str, Sequence[str]], encode: Encode) -> Sequence[str]:
+    name = explainer.classes.names[c]
     if name not in texts:
         raise DataError(f"no description of the class {name!r}; give those that the model was trained with")
     vector = encode(texts[name]).astype(np.float64).mean(axis=0)
-    described = scorer.descriptors[c].astype(np.float64)
+    described = explainer.classes.descriptors[c].astype(np.float64)
     cosine = vector @ described / max(np.linalg.norm(vector) * np.linalg.norm(described), 1e-12)
     if cosine < 0.999:
         raise DataError(f"the class {name!r} is described otherwise than in the model; give the same descriptions")
@@ -91,39 +84,41 @@ def _texts_of(scorer: Scorer, c: int, texts: Mapping[str, Sequence[str]], encode
 
 
 def _sentences(
-    scorer: Scorer, row: Tensor, pair: Pair, own: Sequence[str], other: Sequence[str], encode: Encode, top: int
+    explainer: Explainer, row: Tensor, pair: Pair, own: Sequence[str], other: Sequence[str], encode: Encode, top: int
 ) -> dict[str, Any]:
-    model = _OfShares(scorer.model, tensor(scorer, encode([*own, *other])))
+    model = _OfShares(explainer.model, explainer.tensor(encode([*own, *other])))
     end = [1 / len(own)] * len(own) + [0.0] * len(other)
     start = [0.0] * len(own) + [1 / len(other)] * len(other)
-    contributions, _ = integrated_gradients(model, row, tensor(scorer, start), tensor(scorer, end))
-    contributions, calibration = calibrated(scorer, row, pair, contributions)
-    entries = _named(scorer, pair, (own, other), contributions, top, "sentences")
-    return pair.document(scorer, "integrated gradients of sentences", [*entries, *calibration])
+    contributions, _ = integrated_gradients(model, row, explainer.tensor(start), explainer.tensor(end))
+    contributions, calibration = explainer.calibrated(row, pair, contributions)
+    entries = _named(explainer, pair, (own, other), contributions, top, "sentences")
+    return explainer.document(pair, "integrated gradients of sentences", [*entries, *calibration])
 
 
 @torch.inference_mode()
 def _words(
-    scorer: Scorer, row: Tensor, pair: Pair, own: Sequence[str], other: Sequence[str], encode: Encode, top: int
+    explainer: Explainer, row: Tensor, pair: Pair, own: Sequence[str], other: Sequence[str], encode: Encode, top: int
 ) -> dict[str, Any]:
     words: list[list[str]] = []
     changes: list[npt.NDArray[np.float64]] = []
     for sentence in (own[0], other[0]):
         words.append(sentence.split())
         without = [" ".join(words[-1][:i] + words[-1][i + 1 :]) for i in range(len(words[-1]))]
-        vectors = F.normalize(tensor(scorer, encode([sentence, *(text or sentence for text in without)])))
-        scores = scores_of(scorer.model, row, vectors)
+        vectors = F.normalize(explainer.tensor(encode([sentence, *(text or sentence for text in without)])))
+        scores = scores_of(explainer.model, row, vectors)
         changes.append(scores[0] - scores[1:])
-    first, second = scores_of(scorer.model, row, tensor(scorer, scorer.descriptors[[pair.first, pair.second]]))
+    first, second = scores_of(
+        explainer.model, row, explainer.tensor(explainer.classes.descriptors[[pair.first, pair.second]])
+    )
     single = np.concatenate([changes[0], -changes[1]])
-    contributions, calibration = calibrated(scorer, row, pair, np.append(single, first - second - single.sum()))
-    entries = _named(scorer, pair, words, contributions[:-1], top, "words")
+    contributions, calibration = explainer.calibrated(row, pair, np.append(single, first - second - single.sum()))
+    entries = _named(explainer, pair, words, contributions[:-1], top, "words")
     together = {"name": TOGETHER, "contribution": float(contributions[-1])}
-    return pair.document(scorer, "leaving out words", [*entries, together, *calibration])
+    return explainer.document(pair, "leaving out words", [*entries, together, *calibration])
 
 
 def _named(
-    scorer: Scorer,
+    explainer: Explainer,
     pair: Pair,
     texts: Sequence[Sequence[str]],
     contributions: npt.NDArray[np.float64],
@@ -131,7 +126,7 @@ def _named(
     kind: str,
 ) -> list[dict[str, Any]]:
     """The largest contributions of the texts of both classes, and the sum of the others."""
-    owners = [scorer.class_names[c] for c, own in zip((pair.first, pair.second), texts, strict=True) for _ in own]
+    owners = [explainer.classes.names[c] for c, own in zip((pair.first, pair.second), texts, strict=True) for _ in own]
     names = [text for own in texts for text in own]
     order = np.argsort(-np.abs(contributions), kind="stable")
     shown = [{"name": names[i], "contribution": float(contributions[i]), "of": owners[i]} for i in order[:top]]

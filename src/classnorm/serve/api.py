@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from classnorm.errors import ClassNormError
-from classnorm.scoring import Scorer, Top
+from classnorm.scoring import Scorer
 from classnorm.serve.batching import Batcher
 from classnorm.serve.counters import Counters
 from classnorm.serve.errors import Answer, RequestError
@@ -76,11 +76,19 @@ class Api:
         self, served: Served, visit: Visit, sent: Sent, k: int, reject: float | None, encoded: dict[str, Rows]
     ) -> dict[str, Any]:
         scorer, rows = await self._scorer_and_rows(served, visit, sent, encoded)
-        top, known = await self._batcher.top(scorer, rows.features, k, reject)
+        can_tell = reject is not None and scorer.validation.rejection is not None
+        answers = await self._batcher.answers(scorer, rows.features, k, can_tell)
+        known: list[bool | None] = [None] * len(rows.features)
+        if can_tell and reject is not None and answers.novelty is not None:
+            known = (answers.novelty <= scorer.novelty_threshold(reject)).tolist()
+        predictions = [
+            [{"class": each.name, "probability": round(each.probability, 6), "kind": each.kind} for each in best]
+            for best in answers.named(scorer.class_names, _kinds(served, scorer))
+        ]
         return {
             "model": served.name,
-            "predictions": rows.spread(_named(scorer, top, len(served.scorer.class_names))),
-            "known": rows.spread([None] * len(rows.features) if known is None else known.tolist()),
+            "predictions": rows.spread(predictions),
+            "known": rows.spread(known),
             **({"errors": [error or None for error in rows.errors]} if any(rows.errors) else {}),
         }
 
@@ -97,14 +105,14 @@ class Api:
     async def list_classes(self, request: Request) -> Response:
         served, visit = self._one(request.query_params.get("model")), self._visit(request)
         scorer = await self._in_thread(visit.scorer, served)
-        additions, known = visit.additions(served), len(served.scorer.class_names)
+        additions, kinds = visit.additions(served), _kinds(served, scorer)
         name = request.query_params.get("name")
-        if name is not None and name not in scorer.class_names:
+        if name is not None and name not in scorer.classes.position:
             raise RequestError(404, f"no class {name[:100]!r}")
         classes: list[dict[str, Any]] = [
             {
                 "class": class_name,
-                "kind": _kind(scorer, i, known),
+                "kind": kinds[i],
                 "examples": additions.count(class_name),
                 **served.letter(class_name, scorer.descriptors[i]),
             }
@@ -112,7 +120,7 @@ class Api:
             if name in (None, class_name)
         ]
         if name is not None:
-            classes[0]["descriptor"] = scorer.descriptors[scorer.class_names.index(name)].tolist()
+            classes[0]["descriptor"] = scorer.descriptors[scorer.classes.position[name]].tolist()
         gifts = [{"id": gift.number, "class": gift.name, "examples": len(gift.rows)} for gift in additions.gifts]
         return Answer({"model": served.name, "classes": classes, "gifts": gifts})
 
@@ -128,7 +136,7 @@ class Api:
 
         def vector(served: Served) -> Any:
             scorer = visit.scorer(served)
-            if name in scorer.class_names:
+            if name in scorer.classes.position:
                 raise _taken()
             vector = served.descriptor(document)
             _check_finite(scorer.add_classes({name: vector}, "your class"))
@@ -176,7 +184,7 @@ class Api:
 
         def examples(served: Served) -> Any:
             scorer = visit.scorer(served)
-            if name not in scorer.class_names:
+            if name not in scorer.classes.position:
                 raise RequestError(404, f"no class {name[:100]!r}")
             features = served.rows(sent, self.limits).features.astype(np.float32)
             _check_finite(scorer.add_examples(features, [name] * len(features)))
@@ -236,18 +244,17 @@ class Api:
         served = self._one(fields.get("model"))
         scorer = await self._in_thread(visit.scorer, served)
         places = await self._in_thread(self._places, served, scorer)
-        known = len(served.scorer.class_names)
         answer: dict[str, Any] = {
             "model": served.name,
             "classes": [
-                {"class": name, "kind": _kind(scorer, i, known), "x": float(x), "y": float(y)}
-                for i, (name, (x, y)) in enumerate(zip(scorer.class_names, places, strict=True))
+                {"class": name, "kind": kind, "x": float(x), "y": float(y)}
+                for name, kind, (x, y) in zip(scorer.class_names, _kinds(served, scorer), places, strict=True)
             ],
         }
         if sent is not None:
             rows = await self._in_thread(served.rows, sent, self.limits)
-            top, _ = await self._batcher.top(scorer, rows.features, min(self.limits.top, len(scorer.class_names)))
-            points = Projection.points(places, top).tolist()
+            answers = await self._batcher.answers(scorer, rows.features, self.limits.top)
+            points = Projection.points(places, answers.top).tolist()
             answer["points"] = rows.spread([{"x": x, "y": y} for x, y in points])
         return Answer(answer)
 
@@ -368,20 +375,7 @@ def _check_finite(scorer: Scorer) -> None:
             raise RequestError(400, "the numbers are too large to compute with")
 
 
-def _kind(scorer: Scorer, position: int, known: int) -> str:
-    return "yours" if position >= known else "seen" if scorer.seen[position] else "unseen"
-
-
-def _named(scorer: Scorer, top: Top, known: int) -> list[list[dict[str, Any]]]:
-    names, seen = scorer.class_names, scorer.seen
-    return [
-        [
-            {
-                "class": names[c],
-                "probability": round(p, 6),
-                "kind": "yours" if c >= known else "seen" if seen[c] else "unseen",
-            }
-            for c, p in zip(classes, probabilities, strict=True)
-        ]
-        for classes, probabilities in zip(top.indices.tolist(), top.probabilities.tolist(), strict=True)
-    ]
+def _kinds(served: Served, scorer: Scorer) -> Sequence[str]:
+    """What each class is: ``seen``, ``unseen``, or ``yours``, added by the visitor."""
+    known = served.scorer.classes.kinds
+    return (*known, *["yours"] * (len(scorer.class_names) - len(known)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.scoring import Top
+from classnorm.scoring.answers import Answers
 from classnorm.serve.counters import Counters
 
 if TYPE_CHECKING:
@@ -20,19 +20,13 @@ if TYPE_CHECKING:
 _MOST_ROWS = 8192  # of a forward pass
 
 
-Known = npt.NDArray[np.bool_] | None
-"""Whether each row is of one of the classes; None if that was not asked, or the model cannot tell."""
-
-
 @dataclass(eq=False)
 class _Waiting:
     scorer: Scorer
     rows: npt.NDArray[Any]
     k: int
-    reject: float | None
-    answer: asyncio.Future[tuple[Top, Known]] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
+    novelty: bool
+    answer: asyncio.Future[Answers] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class Batcher:
@@ -44,11 +38,9 @@ class Batcher:
         self._waiting: list[_Waiting] = []
         self._running: asyncio.Task[None] | None = None
 
-    async def top(
-        self, scorer: Scorer, rows: npt.NDArray[Any], k: int, reject: float | None = None
-    ) -> tuple[Top, Known]:
-        """`Scorer.top` and `Scorer.known` of checked rows."""
-        waiting = _Waiting(scorer, rows, k, reject if scorer.rejection is not None else None)
+    async def answers(self, scorer: Scorer, rows: npt.NDArray[Any], k: int, novelty: bool = False) -> Answers:
+        """`Scorer.answers` for checked rows."""
+        waiting = _Waiting(scorer, rows, k, novelty)
         self._waiting.append(waiting)
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
@@ -58,6 +50,7 @@ class Batcher:
         loop = asyncio.get_running_loop()
         while self._waiting:
             batch = self._next()
+            answers: Sequence[Answers | Exception]
             try:
                 answers = await loop.run_in_executor(self._thread, _forward, batch)
             except Exception as error:
@@ -93,19 +86,14 @@ class Batcher:
         self._thread.shutdown(wait=True)
 
 
-def _forward(batch: Sequence[_Waiting]) -> list[tuple[Top, Known] | Exception]:
+def _forward(batch: Sequence[_Waiting]) -> list[Answers]:
     if not batch:
         return []
-    scorer = batch[0].scorer
     rows = batch[0].rows if len(batch) == 1 else np.concatenate([waiting.rows for waiting in batch])
-    is_asked = any(waiting.reject is not None for waiting in batch)
+    most, novelty = max(waiting.k for waiting in batch), any(waiting.novelty for waiting in batch)
     with np.errstate(all="ignore"):  # features may be too large; their answer is then not finite
-        top = scorer.top(rows, max(waiting.k for waiting in batch))
-        novelty = scorer.novelty(rows) if is_asked else np.empty(0)
-    answers: list[tuple[Top, Known] | Exception] = []
-    ends = np.cumsum([len(waiting.rows) for waiting in batch])
-    for waiting, end in zip(batch, ends, strict=True):
-        part, k = slice(end - len(waiting.rows), end), waiting.k
-        known = None if waiting.reject is None else novelty[part] <= scorer.novelty_threshold(waiting.reject)
-        answers.append((Top(top.indices[part, :k], top.scores[part, :k], top.probabilities[part, :k]), known))
-    return answers
+        answers = batch[0].scorer.answers(rows, most, novelty)
+    ends = np.cumsum([len(waiting.rows) for waiting in batch]).tolist()
+    return [
+        answers.part(slice(end - len(waiting.rows), end), waiting.k) for waiting, end in zip(batch, ends, strict=True)
+    ]

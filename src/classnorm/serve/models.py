@@ -72,7 +72,7 @@ class Served:
         except ClassNormError as error:
             notices.append(f"{name} takes no images: {error}")
         try:
-            text_encoder, templates = _text_encoder(scorer.described_by)
+            text_encoder, templates = _text_encoder(scorer.origin.described_by)
         except ClassNormError as error:
             notices.append(f"{name} takes no descriptions in words: {error}")
         preset = None if encoder else _glyph_preset(scorer)

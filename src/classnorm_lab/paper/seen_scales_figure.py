@@ -16,7 +16,7 @@ from classnorm.methods.settings.classnorm import ClassNormConfig, reference
 from classnorm.metrics import SideScores, calibration_curves
 from classnorm.results.artifact import Plot, Series, Table
 from classnorm.results.numbers import mean, number_text
-from classnorm.scoring import Scorer
+from classnorm.scoring import ClassTable, Scorer
 from classnorm_lab.diagnoses.diagnosis import SCORE_COLORS, Diagnosis, rounded
 from classnorm_lab.paper.benchmarks import Benchmark
 from classnorm_lab.paper.figures import run_diagnoses
@@ -66,7 +66,8 @@ def seen_scale_curves(
     model = METHODS["classnorm"].fit(part, config, seed, FitContext(torch.device("cpu"))).model
 
     def sides(data: ZeroShotDataset) -> SideScores:
-        scorer = Scorer(model, "classnorm", config, data.class_names, data.descriptors, data.seen, data.d_z)
+        classes = ClassTable(data.class_names, data.descriptors, data.seen)
+        scorer = Scorer(model, "classnorm", config, data.d_z, classes)
         rows = data.test_rows
         return scorer.sides(data.view(rows), data.labels[rows])
 

@@ -8,7 +8,7 @@ from classnorm.data.validation import hold_out
 from classnorm.methods import METHODS, FitContext
 from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.metrics import gzsl_scores
-from classnorm.scoring import Scorer
+from classnorm.scoring import ClassTable, Scorer
 from classnorm_lab.paper.seen_scales_figure import SCALES, seen_scale_curves
 
 CONFIG = ClassNormConfig(hidden=32, epochs=8, lr=3e-3, batch_size=64)
@@ -29,7 +29,8 @@ def direct(easy_data):
     held_out = [part.class_names[c] for c in np.flatnonzero(~part.seen)]
 
     def scores(data, left_out):
-        scorer = Scorer(model, "classnorm", CONFIG, data.class_names, data.descriptors, data.seen, data.d_z)
+        classes = ClassTable(data.class_names, data.descriptors, data.seen)
+        scorer = Scorer(model, "classnorm", CONFIG, data.d_z, classes)
         rows = data.test_rows
         logits = scorer.logits(data.features[rows]).copy()
         columns = np.isin(data.class_names, left_out)

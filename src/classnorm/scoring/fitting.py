@@ -27,14 +27,13 @@ from classnorm.metrics import (
     softmax,
 )
 from classnorm.metrics.calibration import calibration_curves, calibration_values, keeping_calibration
+from classnorm.metrics.conformal import PredictionSets
+from classnorm.metrics.novelty import ScoredSplit, choose_rejection
 from classnorm.progress import stage
 from classnorm.results.numbers import json_numbers
-from classnorm.scoring.conformal import PredictionSets
-from classnorm.scoring.examples import Trust
-from classnorm.scoring.novelty import Rejection, ScoredSplit, choose_rejection
+from classnorm.scoring.description_weight import choose_description_weight, measure_thresholds
 from classnorm.scoring.scorer import Scorer
-from classnorm.scoring.thresholds import PictureThresholds, measure_thresholds
-from classnorm.scoring.trust import choose_trust
+from classnorm.scoring.validation import Validation
 from classnorm.training import FitContext, History, Processes, SharedWork, TrainingConfig
 
 _SHARING = 3  # validation splits up to which work is shared; each doubles the results to keep
@@ -80,21 +79,21 @@ def fit_calibrated(job: FitJob, context: FitContext) -> CalibratedFit:
     context = replace(context, earlier=[])
     jobs = _validation_jobs(job)
     context = replace(context, shared=_shared_work(jobs, job.dataset.n_rows))
-    chosen, validation = _calibrate(job, jobs, context)
+    chosen, record = _calibrate(job, jobs, context)
     with stage("training") as progress:
         before, cpu = time.perf_counter(), time.process_time()
         final = replace(context, progress=progress, earlier=[])
         fitted = job.fit(final)
     now, cpu_seconds = time.perf_counter(), time.process_time() - cpu
     in_final, in_all = _earlier(final.earlier, "seconds"), _earlier(context.earlier + final.earlier, "seconds")
-    scorer = replace(Scorer.of(job, fitted.model), **vars(chosen))
+    scorer = Scorer.of(job, fitted.model, chosen)
     accuracy = training_accuracy(scorer, job.dataset)
     return CalibratedFit(
         scorer,
         fitted.history,
         now - before + in_final,
         now - started + in_all,
-        validation,
+        record,
         cpu_seconds + _earlier(final.earlier, "cpu_seconds"),
         accuracy,
         _notices(job, chosen.calibration, accuracy),
@@ -102,7 +101,7 @@ def fit_calibrated(job: FitJob, context: FitContext) -> CalibratedFit:
 
 
 def _earlier(histories: Sequence[History], key: str) -> float:
-    """The time of epochs before an interruption; checkpoints of older versions have no CPU time."""
+    """The time of epochs before an interruption."""
     return sum(record.get(key, 0.0) for history in histories for record in history)
 
 
@@ -173,24 +172,12 @@ def _shared_work(jobs: Sequence[FitJob], n_rows: int) -> SharedWork | None:
     return SharedWork(cells)
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    """What validation decides about a scorer."""
-
-    calibration: Calibration
-    temperature: float = 1.0
-    rejection: Rejection | None = None
-    sets: PredictionSets | None = None
-    trust: Trust | None = None
-    after_pictures: tuple[PictureThresholds, ...] = ()
-
-
-def _calibrate(job: FitJob, jobs: Sequence[FitJob], context: FitContext) -> tuple[_Chosen, dict[str, Any] | None]:
+def _calibrate(job: FitJob, jobs: Sequence[FitJob], context: FitContext) -> tuple[Validation, dict[str, Any] | None]:
     config = job.config
     if config.calibration not in VALIDATED:
-        return _Chosen(Calibration.parse(config.calibration)), None
+        return Validation(Calibration.parse(config.calibration)), None
     if not jobs:  # two classes, both seen
-        return _Chosen(Calibration()), None
+        return Validation(Calibration()), None
     fits = []
     for split, part in enumerate(jobs):
         checkpoint = context.checkpoint and context.checkpoint.with_name(f"validation-{split}.safetensors")
@@ -209,8 +196,8 @@ def _calibrate(job: FitJob, jobs: Sequence[FitJob], context: FitContext) -> tupl
     with_novel = fits if not _is_of_rows(job) else _with_novel_classes(job, context)
     splits = [ScoredSplit(calibration.apply(fit.logits, fit.seen), fit.labels, fit.seen) for fit in with_novel]
     rejection, novelty = choose_rejection(splits, temperature) if splits else (None, {})
-    with_classes = [(fit.scorer, fit.dataset) for fit in with_novel]
-    trust, pictures, scored = choose_trust(with_classes, calibration, temperature)
+    with_vectors = [(fit.scorer.vectors, fit.dataset) for fit in with_novel]
+    weight, pictures, scored = choose_description_weight(with_vectors, calibration, temperature)
     after_pictures = measure_thresholds(scored, None if rejection is None else rejection.two_sides, temperature)
     record = {
         "harmonic": harmonic,
@@ -226,7 +213,7 @@ def _calibrate(job: FitJob, jobs: Sequence[FitJob], context: FitContext) -> tupl
         "curves": {} if math.isnan(harmonic) else _curves(sides, calibration),
     }
     sets = PredictionSets.measure(splits, temperature) if splits else None
-    return _Chosen(calibration, temperature, rejection, sets, trust, after_pictures), json_numbers(record)
+    return Validation(calibration, temperature, rejection, sets, weight, after_pictures), json_numbers(record)
 
 
 def _with_novel_classes(job: FitJob, context: FitContext) -> list[ValidationFit]:

@@ -1,4 +1,4 @@
-"""The best classes of each row, for more classes than can be sorted.
+"""From logits to answers: the best classes of each row, whether it is of a known class, and its prediction set.
 
 Sorting, even partial, takes longer than the product that gives the scores of 20,000 classes. Here the maxima of groups
 of classes say which few groups hold the best, and only those are ranked. All passes over the scores are in chunks that
@@ -7,19 +7,19 @@ fit a cache.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from classnorm.data.row_store import Features, RowView
-from classnorm.errors import ConfigError
 from classnorm.metrics import Calibration
-
-if TYPE_CHECKING:
-    from classnorm.scoring.scorer import Scorer
+from classnorm.metrics.conformal import members
+from classnorm.scoring.classes import Floats, Ints
+from classnorm.scoring.validation import Validation
 
 _CHUNK = 1 << 20  # logits ranked at a time; near a cache, and enough for several threads
 _SAFE = 60.0  # largest score whose exponential, times any number of classes, is a finite float32
@@ -110,25 +110,76 @@ class Top(NamedTuple):
     """With all classes competing, not only these k."""
 
 
-def top_classes(scorer: Scorer, rows: Features | RowView, k: int) -> Top:
-    """The k best classes of each row; see `Scorer.top`."""
-    k = min(k, len(scorer.class_names))
-    if k < 1:
-        raise ConfigError(f"top needs at least 1 class per row, not {k}")
-    indices: npt.NDArray[np.int64] = np.empty((len(rows), 0), dtype=np.int64)
-    scores: npt.NDArray[np.float64] = np.empty((len(rows), 0))
-    total = np.full((len(rows), 1), -np.inf)  # log of the sum of exp(score / temperature)
-    size = max(1, scorer.block_bytes // max(scorer.d_a, scorer.d_z))  # their vectors take up to four blocks
-    for start in range(0, len(scorer.class_names) if len(rows) else 0, size):
-        classes = slice(start, start + size)
-        best = [
-            best_classes(block, scorer.seen[classes], scorer.calibration, scorer.temperature, k)
-            for _, block in scorer.class_blocks(rows, classes)
+class Answer(NamedTuple):
+    """A class that a row may be of."""
+
+    name: str
+    score: float
+    probability: float
+    kind: str
+    """``seen`` or ``unseen``, or what a server calls it."""
+
+
+class Answers(NamedTuple):
+    """What a model says of rows."""
+
+    top: Top
+    novelty: Floats | None
+    """How little each row looks like any of the classes, [n]; None if that was not asked."""
+    sets: list[Ints] | None
+    """The positions of the classes that each row may be of, best first; None if that was not asked."""
+
+    def named(self, names: Sequence[str], kinds: Sequence[str]) -> list[list[Answer]]:
+        """The best classes of each row."""
+        return [
+            [Answer(names[c], score, probability, kinds[c]) for c, score, probability in zip(*row, strict=True)]
+            for row in zip(*(part.tolist() for part in self.top), strict=True)
         ]
-        columns, values, log_sums = (np.concatenate(parts) for parts in zip(*best, strict=True))
-        indices, scores = np.hstack([indices, columns + start]), np.hstack([scores, values])
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        indices, scores = np.take_along_axis(indices, order, axis=1), np.take_along_axis(scores, order, axis=1)
-        total = np.logaddexp(total, log_sums)
-    indices, scores = indices.reshape(-1, k), scores.reshape(-1, k)  # [0, k] without rows
-    return Top(indices, scores, np.exp(np.minimum(scores / scorer.temperature - total, 0.0)))
+
+    def part(self, rows: slice, k: int) -> Answers:
+        """The answers for some rows, with the k best classes."""
+        top = Top(self.top.indices[rows, :k], self.top.scores[rows, :k], self.top.probabilities[rows, :k])
+        novelty = None if self.novelty is None else self.novelty[rows]
+        return Answers(top, novelty, None if self.sets is None else self.sets[rows])
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about rows."""
+
+    top: int = 1
+    novelty: bool = False
+    limits: Floats | None = None
+    """For prediction sets: the largest surprise of each class in a set, [n_classes]."""
+
+
+def answers(
+    logits: Iterable[Tensor], seen: npt.NDArray[np.bool_], validation: Validation, question: Question
+) -> Answers:
+    """The answers for blocks of logits [n, n_classes]."""
+    k = min(question.top, len(seen))
+    indices, scores, probabilities = [np.empty((0, k), dtype=np.int64)], [np.empty((0, k))], [np.empty((0, k))]
+    novelty: list[Floats] = [np.empty(0)]
+    sets: list[Ints] = []
+    for block in logits:
+        best = best_classes(block, seen, validation.calibration, validation.temperature, k)
+        indices.append(best.indices)
+        scores.append(best.scores)
+        probabilities.append(np.exp(np.minimum(best.scores / validation.temperature - best.log_sums, 0.0)))
+        if not question.novelty and question.limits is None:
+            continue
+        calibrated = validation.calibration.apply(block.cpu().numpy(), seen)
+        if question.novelty:
+            novelty.append(validation.novelty(calibrated, seen))
+        if question.limits is not None:
+            inside = members(calibrated, validation.temperature, question.limits)
+            sets += [_best_first(row, np.flatnonzero(chosen)) for row, chosen in zip(calibrated, inside, strict=True)]
+    return Answers(
+        Top(np.concatenate(indices), np.concatenate(scores), np.concatenate(probabilities)),
+        np.concatenate(novelty) if question.novelty else None,
+        None if question.limits is None else sets,
+    )
+
+
+def _best_first(scores: Floats, classes: Ints) -> Ints:
+    return classes[np.argsort(-scores[classes], kind="stable")]
