@@ -148,7 +148,7 @@ def _read_files(description: Path, tensors: Path) -> tuple[dict[str, Any], bytes
     if document.get("format") != _FORMAT:
         raise ModelError(f"{description}: not a classnorm model; give the folder of a trained one")
     if document.get("version") != _VERSION:
-        raise ModelError(f"{description}: model format {document.get('version')} is not understood; {_TRAIN}")
+        raise ModelError(f"{description}: model format {document.get('version')} is not understood; update classnorm")
     if document.get("sha256") != hashlib.sha256(content).hexdigest():
         raise ModelError(f"{tensors}: damaged, or not the file that model.json belongs to; {_TRAIN}")
     if document.pop(_CHECKSUM, None) != digest(document):
