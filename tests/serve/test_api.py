@@ -122,7 +122,7 @@ def test_the_api_document_lists_exactly_the_routes(address, model_folder, tmp_pa
     from starlette.routing import Mount
 
     from classnorm.serve import ServeSettings, create_app
-    from classnorm.serve.openapi import document
+    from classnorm.serve.app import document
 
     app = create_app(ServeSettings(models=(model_folder,), state=tmp_path)).app
     routes = {

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from classnorm.serve.openapi import document
+from classnorm.serve.app import document
 
 TEXT = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from classnorm.serve import Limits, ServeSettings
-from classnorm.serve.errors import Answer, RequestError
+from classnorm.serve.messages import Answer, RequestError
 
 PATHS = ("/predict", "/classes", "/examples", "/explain", "/map", "/save")
 KINDS = ("application/json", "application/x-npy", "multipart/form-data; boundary=b", "text/plain", "", "image/png")

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from classnorm.serve.errors import RequestError
+from classnorm.serve.messages import RequestError
 from classnorm.serve.models import Served
-from classnorm.serve.sessions import Gift, Sessions, new_key, with_additions
+from classnorm.serve.sessions import Sessions, UserExamples, new_key
 from classnorm.serve.settings import Limits
 
 DAY = 86400
@@ -22,31 +22,31 @@ def served(model_folder):
 
 def adding(served, *names):
     vectors = {name: served.scorer.descriptors[i] + 0.5 for i, name in enumerate(names)}
-    return lambda overlay: with_additions(overlay, served, classes=vectors)
+    return lambda session: session.with_additions(served, classes=vectors)
 
 
 def test_another_worker_sees_a_change_at_once(served, tmp_path):
     one, other = (Sessions(tmp_path, Limits()) for _ in range(2))
     key = new_key()
-    assert other.visit(key).scorer(served) is served.scorer
+    assert other.get(key).scorer(served) is served.scorer
     for names in (["a"], ["a", "b"], []):
         one.change(key, adding(served, *names))
-        found = other.visit(key).scorer(served)
+        found = other.get(key).scorer(served)
         assert found.class_names[len(served.scorer.class_names) :] == tuple(names)
-        np.testing.assert_array_equal(found.descriptors, one.visit(key).scorer(served).descriptors)
+        np.testing.assert_array_equal(found.descriptors, one.get(key).scorer(served).descriptors)
 
 
-def test_an_overlay_comes_back_from_its_file_as_it_was(served, tmp_path):
+def test_a_session_comes_back_from_its_file_as_it_was(served, tmp_path):
     rows = np.random.default_rng(0).random((3, served.scorer.d_z), dtype=np.float32)
     change = adding(served, "é", "<b>")
     key = new_key()
     sessions = Sessions(tmp_path, Limits())
-    sessions.change(key, lambda overlay: with_additions(change(overlay), served, gifts=(Gift(7, "é", rows),)))
-    additions = Sessions(tmp_path, Limits()).visit(key).additions(served)
+    sessions.change(key, lambda session: change(session).with_additions(served, examples=(UserExamples(7, "é", rows),)))
+    additions = Sessions(tmp_path, Limits()).get(key).of(served)
     assert list(additions.classes) == ["é", "<b>"]
-    [gift] = additions.gifts
-    assert (gift.number, gift.name) == (7, "é")
-    np.testing.assert_array_equal(gift.rows, rows)
+    [given] = additions.examples
+    assert (given.number, given.name) == (7, "é")
+    np.testing.assert_array_equal(given.rows, rows)
 
 
 def test_files_do_not_tell_the_keys_and_are_private(served, tmp_path):
@@ -57,28 +57,28 @@ def test_files_do_not_tell_the_keys_and_are_private(served, tmp_path):
     assert file.stat().st_mode & 0o077 == 0
 
 
-def test_an_overlay_over_another_model_is_not_used(served, tmp_path):
+def test_additions_to_another_model_is_not_used(served, tmp_path):
     sessions, key = Sessions(tmp_path, Limits()), new_key()
     sessions.change(key, adding(served, "a"))
-    assert sessions.visit(key).scorer(replace(served, fingerprint="another")) is served.scorer
+    assert sessions.get(key).scorer(replace(served, fingerprint="another")) is served.scorer
 
 
-def test_a_damaged_file_is_an_empty_overlay(served, tmp_path):
+def test_a_damaged_file_is_an_empty_session(served, tmp_path):
     sessions, key = Sessions(tmp_path, Limits()), new_key()
     sessions.change(key, adding(served, "a"))
     [file] = tmp_path.iterdir()
     for content in (b"", b"\xff" * 100, file.read_bytes()[:-10]):
         file.write_bytes(content)
-        assert sessions.visit(key).scorer(served) is served.scorer
+        assert sessions.get(key).scorer(served) is served.scorer
 
 
-def test_old_overlays_are_forgotten_and_the_oldest_make_room(served, tmp_path):
+def test_old_sessions_are_forgotten_and_the_oldest_make_room(served, tmp_path):
     sessions = Sessions(tmp_path, Limits(session_days=2))
     keys = [new_key() for _ in range(4)]
     for age, key in zip((3, 1.5, 1, 0), keys, strict=True):
         sessions.change(key, adding(served, "a"))
         os.utime(sessions._file(key), (time.time() - age * DAY,) * 2)
-    assert not sessions.visit(keys[0]).overlay  # before it is deleted
+    assert not sessions.get(keys[0]).additions  # before it is deleted
     sessions.sweep(at_once=True)
     assert [sessions._file(key).exists() for key in keys] == [False, True, True, True]
     size = sessions._file(keys[1]).stat().st_size
@@ -89,10 +89,10 @@ def test_old_overlays_are_forgotten_and_the_oldest_make_room(served, tmp_path):
     assert [sessions._file(key).exists() for key in keys] == [False, False, True, True]
 
 
-def test_an_overlay_that_is_too_large_changes_nothing(served, tmp_path):
+def test_a_session_that_is_too_large_changes_nothing(served, tmp_path):
     sessions, key = Sessions(tmp_path, Limits(session_mb=1, examples=10_000)), new_key()
     sessions.change(key, adding(served, "a"))
     rows = np.ones((1000, served.scorer.d_z), dtype=np.float32)
     with pytest.raises(RequestError, match="more than 1 MB"):
-        sessions.change(key, lambda overlay: with_additions(overlay, served, gifts=(Gift(1, "a", rows),)))
-    assert not sessions.visit(key).additions(served).gifts
+        sessions.change(key, lambda session: session.with_additions(served, examples=(UserExamples(1, "a", rows),)))
+    assert not sessions.get(key).of(served).examples

@@ -17,12 +17,10 @@ from classnorm.errors import ClassNormError
 from classnorm.scoring import Scorer
 from classnorm.serve.batching import Batcher
 from classnorm.serve.counters import Counters
-from classnorm.serve.errors import Answer, RequestError
-from classnorm.serve.inputs import Sent, read_document, read_sent, share, whole_number
+from classnorm.serve.messages import Answer, RequestError, Sent, read_document, read_sent, share, whole_number
 from classnorm.serve.models import Rows, Served
 from classnorm.serve.projection import Projection
-from classnorm.serve.saving import export_model, save_model
-from classnorm.serve.sessions import Gift, Overlay, Sessions, Visit, new_key, with_additions
+from classnorm.serve.sessions import Session, Sessions, UserExamples, export_model, new_key, save_model
 from classnorm.serve.settings import ServeSettings
 
 COOKIE = "classnorm_session"
@@ -57,7 +55,7 @@ class Api:
         return Answer({"models": models, "saving": saving, "limits": limits})
 
     async def predict(self, request: Request) -> Response:
-        sent, visit = await read_sent(request, self.limits), self._visit(request)
+        sent, session = await read_sent(request, self.limits), self._session(request)
         k = whole_number(sent.fields.get("top", _DEFAULT_TOP), "top", self.limits.top)
         reject = share(sent.fields.get("reject"), "reject")
         chosen = self._chosen(sent.fields.get("model"))
@@ -65,7 +63,7 @@ class Api:
         encoded: dict[str, Rows] = {}  # by models that see pictures alike
         for served in chosen:
             try:
-                answers.append(await self._predicted(served, visit, sent, k, reject, encoded))
+                answers.append(await self._predicted(served, session, sent, k, reject, encoded))
             except RequestError as error:
                 if not answers:
                     raise
@@ -73,9 +71,9 @@ class Api:
         return Answer(answers[0] | ({"models": answers} if len(chosen) > 1 else {}))
 
     async def _predicted(
-        self, served: Served, visit: Visit, sent: Sent, k: int, reject: float | None, encoded: dict[str, Rows]
+        self, served: Served, session: Session, sent: Sent, k: int, reject: float | None, encoded: dict[str, Rows]
     ) -> dict[str, Any]:
-        scorer, rows = await self._scorer_and_rows(served, visit, sent, encoded)
+        scorer, rows = await self._scorer_and_rows(served, session, sent, encoded)
         can_tell = reject is not None and scorer.validation.rejection is not None
         answers = await self._batcher.answers(scorer, rows.features, k, can_tell)
         known: list[bool | None] = [None] * len(rows.features)
@@ -93,19 +91,19 @@ class Api:
         }
 
     async def _scorer_and_rows(
-        self, served: Served, visit: Visit, sent: Sent, encoded: dict[str, Rows] | None = None
+        self, served: Served, session: Session, sent: Sent, encoded: dict[str, Rows] | None = None
     ) -> tuple[Scorer, Rows]:
-        if sent.features is not None and visit is self.sessions.nobody:
+        if sent.features is not None and session is self.sessions.nobody:
             return served.scorer, served.rows(sent, self.limits)  # at once: no need to change threads
         encoded = {} if encoded is None or sent.features is not None else encoded
-        if served.sight not in encoded:
-            encoded[served.sight] = await self._in_thread(served.rows, sent, self.limits)
-        return await self._in_thread(visit.scorer, served), encoded[served.sight]
+        if served.encoder_key not in encoded:
+            encoded[served.encoder_key] = await self._in_thread(served.rows, sent, self.limits)
+        return await self._in_thread(session.scorer, served), encoded[served.encoder_key]
 
     async def list_classes(self, request: Request) -> Response:
-        served, visit = self._one(request.query_params.get("model")), self._visit(request)
-        scorer = await self._in_thread(visit.scorer, served)
-        additions, kinds = visit.additions(served), _kinds(served, scorer)
+        served, session = self._one(request.query_params.get("model")), self._session(request)
+        scorer = await self._in_thread(session.scorer, served)
+        additions, kinds = session.of(served), _kinds(served, scorer)
         name = request.query_params.get("name")
         if name is not None and name not in scorer.classes.position:
             raise RequestError(404, f"no class {name[:100]!r}")
@@ -121,8 +119,8 @@ class Api:
         ]
         if name is not None:
             classes[0]["descriptor"] = scorer.descriptors[scorer.classes.position[name]].tolist()
-        gifts = [{"id": gift.number, "class": gift.name, "examples": len(gift.rows)} for gift in additions.gifts]
-        return Answer({"model": served.name, "classes": classes, "gifts": gifts})
+        given = [{"id": each.number, "class": each.name, "examples": len(each.rows)} for each in additions.examples]
+        return Answer({"model": served.name, "classes": classes, "gifts": given})
 
     async def add_class(self, request: Request) -> Response:
         document = await read_document(request)
@@ -132,10 +130,10 @@ class Api:
             raise RequestError(413, f"text has more than {self.limits.text_length} characters")
         chosen = self._chosen(document.get("model", "all"))
 
-        visit = self._visit(request)
+        session = self._session(request)
 
         def vector(served: Served) -> Any:
-            scorer = visit.scorer(served)
+            scorer = session.scorer(served)
             if name in scorer.classes.position:
                 raise _taken()
             vector = served.descriptor(document)
@@ -144,13 +142,13 @@ class Api:
 
         vectors = await self._in_thread(_where_possible, chosen, vector)
 
-        def change(overlay: Overlay) -> Overlay:
+        def change(session: Session) -> Session:
             for served, vector in vectors:
-                classes = Visit(overlay).additions(served).classes
+                classes = session.of(served).classes
                 if name in classes:
                     raise _taken()
-                overlay = with_additions(overlay, served, classes={**classes, name: vector})
-            return overlay
+                session = session.with_additions(served, classes={**classes, name: vector})
+            return session
 
         key, _ = await self._changed(request, change)
         return self._answer(request, key, {"class": name, "kind": "yours", "model": vectors[0][0].name}, 201)
@@ -158,32 +156,32 @@ class Api:
     async def remove_class(self, request: Request) -> Response:
         name = request.query_params.get("name", "")
         chosen = self._chosen(request.query_params.get("model", "all"))
-        visit = self._visit(request)
-        if not any(name in visit.additions(served).classes for served in chosen):
+        session = self._session(request)
+        if not any(name in session.of(served).classes for served in chosen):
             known = any(name in served.scorer.class_names for served in chosen)
             raise RequestError(
                 403 if known else 404,
                 "classes of the model cannot be removed" if known else f"you have no class {name[:100]!r}",
             )
 
-        def change(overlay: Overlay) -> Overlay:
+        def change(session: Session) -> Session:
             for served in chosen:
-                additions = Visit(overlay).additions(served)
+                additions = session.of(served)
                 classes = {key: vector for key, vector in additions.classes.items() if key != name}
-                gifts = tuple(gift for gift in additions.gifts if gift.name != name)
-                overlay = with_additions(overlay, served, classes=classes, gifts=gifts)
-            return overlay
+                examples = tuple(given for given in additions.examples if given.name != name)
+                session = session.with_additions(served, classes=classes, examples=examples)
+            return session
 
         key, _ = await self._changed(request, change)
         return self._answer(request, key, {"removed": name})
 
     async def add_examples(self, request: Request) -> Response:
-        sent, visit = await read_sent(request, self.limits), self._visit(request)
+        sent, session = await read_sent(request, self.limits), self._session(request)
         name = sent.text("class")
         chosen = self._chosen(sent.fields.get("model", "all"))
 
         def examples(served: Served) -> Any:
-            scorer = visit.scorer(served)
+            scorer = session.scorer(served)
             if name not in scorer.classes.position:
                 raise RequestError(404, f"no class {name[:100]!r}")
             features = served.rows(sent, self.limits).features.astype(np.float32)
@@ -192,17 +190,19 @@ class Api:
 
         rows = await self._in_thread(_where_possible, chosen, examples)
 
-        def change(overlay: Overlay) -> Overlay:
-            number = 1 + max((gift.number for part in overlay.values() for gift in part.gifts), default=0)
+        def change(session: Session) -> Session:
+            number = 1 + max(
+                (given.number for part in session.additions.values() for given in part.examples), default=0
+            )
             for served, features in rows:
-                gifts = Visit(overlay).additions(served).gifts
-                overlay = with_additions(overlay, served, gifts=(*gifts, Gift(number, name, features)))
-            return overlay
+                examples = (*session.of(served).examples, UserExamples(number, name, features))
+                session = session.with_additions(served, examples=examples)
+            return session
 
-        key, visit = await self._changed(request, change)
+        key, session = await self._changed(request, change)
         served, features = rows[0]
-        additions = visit.additions(served)
-        answer = {"class": name, "id": additions.gifts[-1].number, "added": len(features)}
+        additions = session.of(served)
+        answer = {"class": name, "id": additions.examples[-1].number, "added": len(features)}
         return self._answer(request, key, answer | {"examples": additions.count(name)}, 201)
 
     async def remove_examples(self, request: Request) -> Response:
@@ -213,36 +213,36 @@ class Api:
             raise RequestError(400, "say which examples: class or id")
         removed = 0
 
-        def change(overlay: Overlay) -> Overlay:
+        def change(session: Session) -> Session:
             nonlocal removed
             for served in self._chosen(query.get("model", "all")):
-                gifts = Visit(overlay).additions(served).gifts
-                kept = tuple(gift for gift in gifts if name != gift.name and number != gift.number)
-                removed = max(removed, sum(map(_length, gifts)) - sum(map(_length, kept)))
-                overlay = with_additions(overlay, served, gifts=kept)
+                before = session.of(served)
+                kept = tuple(given for given in before.examples if name != given.name and number != given.number)
+                session = session.with_additions(served, examples=kept)
+                removed = max(removed, before.count() - session.of(served).count())
             if not removed:
                 raise RequestError(404, "there are no such examples of yours")
-            return overlay
+            return session
 
         key, _ = await self._changed(request, change)
         return self._answer(request, key, {"removed": removed})
 
     async def explain(self, request: Request) -> Response:
-        sent, visit = await read_sent(request, self.limits), self._visit(request)
+        sent, session = await read_sent(request, self.limits), self._session(request)
         top = whole_number(sent.fields.get("top", 10), "top", self.limits.top)
         served = self._one(sent.fields.get("model"))
-        scorer, rows = await self._scorer_and_rows(served, visit, sent)
+        scorer, rows = await self._scorer_and_rows(served, session, sent)
         if len(rows.features) > self.limits.files:
             raise RequestError(413, f"explanations of at most {self.limits.files} rows at a time")
         explanations = await self._in_thread(lambda: scorer.explain(rows.features, top=top))
         return Answer({"model": served.name, "explanations": rows.spread(explanations)})
 
     async def map(self, request: Request) -> Response:
-        visit = self._visit(request)
+        session = self._session(request)
         sent = await read_sent(request, self.limits) if request.method == "POST" else None
         fields: Mapping[str, Any] = request.query_params if sent is None else sent.fields
         served = self._one(fields.get("model"))
-        scorer = await self._in_thread(visit.scorer, served)
+        scorer = await self._in_thread(session.scorer, served)
         places = await self._in_thread(self._places, served, scorer)
         answer: dict[str, Any] = {
             "model": served.name,
@@ -283,16 +283,16 @@ class Api:
 
     async def save(self, request: Request) -> Response:
         document = await read_document(request)
-        served, visit = self._one(document.get("model")), self._visit(request)
-        name = await self._in_thread(save_model, served, visit, document.get("name"), self.settings)
+        served, session = self._one(document.get("model")), self._session(request)
+        name = await self._in_thread(save_model, served, session, document.get("name"), self.settings)
         return Answer({"saved": name}, 201)
 
     async def export(self, request: Request) -> Response:
-        served, visit = self._one(request.query_params.get("model")), self._visit(request)
+        served, session = self._one(request.query_params.get("model")), self._session(request)
         if self._exports.locked():
             raise RequestError(429, "another export is running; try again", {"retry-after": "5"})
         async with self._exports:
-            content = await self._in_thread(export_model, served, visit)
+            content = await self._in_thread(export_model, served, session)
         headers = {"content-disposition": 'attachment; filename="model.onnx"'}
         return Response(content, media_type="application/octet-stream", headers=headers)
 
@@ -323,10 +323,10 @@ class Api:
         given = request.headers.get(HEADER) or request.cookies.get(COOKIE)
         return given if given is not None and self.sessions.is_key(given) else None
 
-    def _visit(self, request: Request) -> Visit:
-        return self.sessions.visit(self._key(request))
+    def _session(self, request: Request) -> Session:
+        return self.sessions.get(self._key(request))
 
-    async def _changed(self, request: Request, change: Callable[[Overlay], Overlay]) -> tuple[str, Visit]:
+    async def _changed(self, request: Request, change: Callable[[Session], Session]) -> tuple[str, Session]:
         key = self._key(request) or new_key()
         return key, await self._in_thread(self.sessions.change, key, change)
 
@@ -344,10 +344,6 @@ class Api:
 
 
 _SHOWN_LIMITS = ("body_mb", "megapixels", "files", "rows", "top", "classes", "examples", "name_length", "text_length")
-
-
-def _length(gift: Gift) -> int:
-    return len(gift.rows)
 
 
 def _taken() -> RequestError:

@@ -1,10 +1,14 @@
-"""The application: its routes, and what they share."""
+"""The application: its routes, what they share, and their description: `openapi.json` and a page made from it."""
 
 from __future__ import annotations
 
+import html
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,10 +21,9 @@ from starlette.types import ASGIApp
 from classnorm.errors import ClassNormError
 from classnorm.serve.api import Api
 from classnorm.serve.counters import Counters
-from classnorm.serve.errors import RequestError, error_response
 from classnorm.serve.gate import Gate
+from classnorm.serve.messages import RequestError, error_response
 from classnorm.serve.models import load_models
-from classnorm.serve.openapi import document, page
 from classnorm.serve.settings import ServeSettings
 
 PAGE = Path(__file__).parent / "page"
@@ -90,3 +93,50 @@ async def _request_error(request: Request, error: RequestError) -> Response:
 
 async def _user_error(request: Request, error: ClassNormError) -> Response:
     return error_response(400, str(error))
+
+
+@cache
+def document() -> dict[str, Any]:
+    text = (Path(__file__).parent / "openapi.json").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+@cache
+def page() -> str:
+    """The endpoints as HTML, without scripts."""
+    about = document()
+    title = html.escape(about["info"]["title"])
+    parts = [
+        _section(method, path, operation)
+        for path, operations in about["paths"].items()
+        for method, operation in operations.items()
+    ]
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="/page/docs.css">'
+        f'<h1>{title}</h1><p>{html.escape(about["info"]["description"])} <a href="/openapi.json">openapi.json</a></p>'
+        f"{''.join(parts)}</html>"
+    )
+
+
+def _section(method: str, path: str, operation: dict[str, Any]) -> str:
+    text = f"{operation['summary']} {operation.get('description', '')}"
+    parts = [f"<h2><code>{method.upper()} {html.escape(path)}</code></h2><p>{html.escape(text)}</p>"]
+    rows = [
+        f"<li><code>{html.escape(parameter['name'])}</code>: {html.escape(parameter['description'])}</li>"
+        for parameter in operation.get("parameters", [])
+    ]
+    parts += [f"<ul>{''.join(rows)}</ul>"] if rows else []
+    for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+        parts.append(f"<p>Request: <code>{html.escape(kind)}</code></p>{_example(content)}")
+    for status, response in operation["responses"].items():
+        if "$ref" not in response:  # errors are the same everywhere
+            parts.append(f"<p>{status}: {html.escape(response['description'])}</p>")
+            parts += [_example(content) for content in response.get("content", {}).values()]
+    return "".join(parts)
+
+
+def _example(content: dict[str, Any]) -> str:
+    example = content.get("example")
+    return "" if example is None else f"<pre>{html.escape(json.dumps(example, ensure_ascii=False))}</pre>"

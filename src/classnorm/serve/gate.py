@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from classnorm.serve.counters import Counters
-from classnorm.serve.errors import RequestError, error_response
+from classnorm.serve.messages import RequestError, error_response
 from classnorm.serve.settings import ServeSettings
 
 OPEN_PATHS = ("/", "/health", "/docs", "/openapi.json")

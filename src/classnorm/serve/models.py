@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,13 +19,13 @@ import numpy.typing as npt
 
 from classnorm.data import glyph_images, glyphs
 from classnorm.data.attribute_names import TEXT
+from classnorm.data.decoding import open_image, read_images
 from classnorm.encoders import Encoder, TextEncoder, load_text_encoder, recorded_encoder
 from classnorm.errors import ClassNormError, DataError, ModelError
-from classnorm.results.run_folder import encoder_file, model_files, read_encoder
+from classnorm.preparation import encode_images
+from classnorm.results.run_folder import Result, encoder_file, model_files, read_encoder
 from classnorm.scoring import Scorer
-from classnorm.serve.errors import RequestError
-from classnorm.serve.inputs import Picture, Sent
-from classnorm.serve.pictures import encode_glyphs, encode_pictures, example_images, oversized
+from classnorm.serve.messages import Picture, RequestError, Sent
 from classnorm.serve.settings import Limits
 
 _WORDS = threading.Lock()  # tokenizers are for one thread at a time
@@ -83,7 +85,7 @@ class Served:
         return self.encoder is not None or self.preset is not None
 
     @cached_property
-    def sight(self) -> str:
+    def encoder_key(self) -> str:
         """The same for models that turn pictures into the same features."""
         return self.preset or ("" if self.encoder is None else json.dumps(self.encoder.record(), sort_keys=True))
 
@@ -100,7 +102,7 @@ class Served:
 
     @cached_property
     def thumbnails(self) -> dict[int, npt.NDArray[np.uint8]]:
-        return {} if self.preset else example_images(self.folder)
+        return {} if self.preset else _example_images(self.folder)
 
     @cached_property
     def _length(self) -> float | None:
@@ -118,7 +120,7 @@ class Served:
             return Rows(sent.features, [""] * len(sent.features))
         if not self.takes_images:
             raise RequestError(400, f"{self.name} takes features, not images: no encoder is recorded with it")
-        refused = [oversized(picture, limits.megapixels) for picture in sent.pictures]
+        refused = [_oversized(picture, limits.megapixels) for picture in sent.pictures]
         pictures = [picture for picture, reason in zip(sent.pictures, refused, strict=True) if not reason]
         features, reasons = self._encode(pictures)
         rest = iter(reasons)
@@ -129,10 +131,17 @@ class Served:
         return Rows(features, errors)
 
     def _encode(self, pictures: Sequence[Picture]) -> tuple[npt.NDArray[np.float32], list[str]]:
-        if self.preset is not None:
-            return encode_glyphs(pictures, self.preset)
-        assert self.encoder is not None
-        return encode_pictures(pictures, self.encoder)
+        """Features of the readable pictures, and for each picture why it cannot be read, or ""."""
+        streams = [io.BytesIO(picture.content) for picture in pictures]
+        if self.preset is None:
+            assert self.encoder is not None
+            return encode_images(streams, self.encoder)
+        # Letters, dark on light or light on dark, or drawn on a transparent canvas.
+        decoded = list(read_images(streams, range(len(streams)), glyph_images.drawn))
+        letters = [image for image in decoded if not isinstance(image, str)]
+        reasons = [image if isinstance(image, str) else "" for image in decoded]
+        stack = np.stack(letters) if letters else np.zeros((0, 1, 1), dtype=np.uint8)
+        return glyph_images.hog(stack, glyphs.PRESETS[self.preset].cell), reasons
 
     def descriptor(self, document: dict[str, Any]) -> Vector:
         """The descriptor that a document gives: numbers, text, attributes, or a known class with changes."""
@@ -298,3 +307,29 @@ def _glyph_preset(scorer: Scorer) -> str | None:
 def _glyph_parts(preset: str) -> dict[str, Any]:
     """The parts that letters are composed of, and the lines of the canvas."""
     return {"preset": preset, **glyphs.parts(glyphs.load(preset).class_names), "lines": glyph_images.LINES}
+
+
+def _oversized(picture: Picture, megapixels: int) -> str:
+    """Why a picture must not be decoded, or ""."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the limit below is stricter than the one that Pillow warns of
+            with open_image(io.BytesIO(picture.content)) as image:
+                width, height = image.size
+    except Exception:  # Pillow raises many types on a damaged file
+        return "not an image; send JPEG, PNG, WebP, GIF, BMP or TIFF"
+    if width * height > megapixels * 1_000_000:
+        return f"{width} × {height} px is more than {megapixels} megapixels"
+    return ""
+
+
+def _example_images(folder: Path) -> dict[int, npt.NDArray[np.uint8]]:
+    """Index of a class → a picture of it, for runs that keep some."""
+    run = Result(folder, {})
+    try:
+        if run.examples is None:
+            return {}
+        labels = run.predictions["label"][run.examples["position"]]
+    except DataError:
+        return {}
+    return {int(label): image for label, image in zip(labels, run.examples["image"], strict=True)}

@@ -21,8 +21,8 @@ from classnorm.serve.gate import JSONLines
 from classnorm.serve.settings import Limits, ServeSettings
 
 
-class PatientProtocol(HttpToolsProtocol):
-    """HTTP whose patience has limits: for headers that are slow or endless, and for too many connections."""
+class TimeLimitedProtocol(HttpToolsProtocol):
+    """HTTP with limits: of the time and size of headers, and of the number of connections."""
 
     _deadline: asyncio.TimerHandle | None = None
     _header_bytes = 0
@@ -94,7 +94,7 @@ def config_of(settings: ServeSettings) -> uvicorn.Config:
         host=settings.host,
         port=settings.port,
         workers=settings.workers,
-        http=PatientProtocol,
+        http=TimeLimitedProtocol,
         ws="none",
         lifespan="on",
         log_config=_logging(),

@@ -1,4 +1,4 @@
-"""What visitors add: an overlay of classes and examples over the models, in a file that any worker can load.
+"""Sessions: the classes and examples that a visitor adds to the models, in a file that any worker can load.
 
 The name of the file is a hash of the visitor's key, so that the folder does not give the keys away.
 """
@@ -10,6 +10,8 @@ import json
 import os
 import re
 import secrets
+import shutil
+import tempfile
 import threading
 import time
 from collections import OrderedDict
@@ -17,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -25,19 +27,25 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from classnorm.io.files import locked, make_folder, replacing
-from classnorm.serve.errors import RequestError
-from classnorm.serve.settings import Limits
+from classnorm.errors import DataError, OutputError
+from classnorm.io.documents import parse_json, read_regular
+from classnorm.io.files import locked, locked_folder, make_folder, replacing
+from classnorm.results.run_folder import ENCODER
+from classnorm.serve.messages import RequestError
+from classnorm.serve.settings import Limits, ServeSettings
 
 if TYPE_CHECKING:
     from classnorm.scoring import Scorer
     from classnorm.serve.models import Served
 
 _KEY = re.compile(r"[A-Za-z0-9_-]{43}")
-_KEPT = 64  # overlays in memory, with their scorers
+_KEPT = 64  # sessions in memory, with their scorers
 _KEPT_BYTES = 1 << 29  # of these
 _SUFFIX = ".safetensors"
 _BETWEEN_SWEEPS = 60.0  # seconds
+_REMEDY = "it is left out"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")  # of a saved model
+_PREFIX = ".saving-"
 
 Floats = npt.NDArray[np.float32]
 
@@ -46,8 +54,15 @@ def new_key() -> str:
     return secrets.token_urlsafe(32)
 
 
+class AboutShape(TypedDict):
+    """What a session adds to a model, in its file; the numbers are beside it."""
+
+    classes: list[str]
+    gifts: list[list[Any]]
+
+
 @dataclass(frozen=True)
-class Gift:
+class UserExamples:
     """Examples of a class, given at once."""
 
     number: int
@@ -60,42 +75,47 @@ class Additions:
     """What a visitor added to a model."""
 
     classes: Mapping[str, Floats] = field(default_factory=dict)
-    gifts: tuple[Gift, ...] = ()
+    examples: tuple[UserExamples, ...] = ()
 
     def over(self, scorer: Scorer) -> Scorer:
         """The scorer with the classes and examples."""
-        known = set(scorer.class_names)
+        known = scorer.classes.position
         scorer = scorer.add_classes({name: v for name, v in self.classes.items() if name not in known}, "your classes")
-        gifts = [gift for gift in self.gifts if gift.name in scorer.class_names]
-        if gifts:
-            labels = [gift.name for gift in gifts for _ in gift.rows]
-            scorer = scorer.add_examples(np.concatenate([gift.rows for gift in gifts]), labels)
+        examples = [given for given in self.examples if given.name in scorer.classes.position]
+        if examples:
+            labels = [given.name for given in examples for _ in given.rows]
+            scorer = scorer.add_examples(np.concatenate([given.rows for given in examples]), labels)
         return scorer
 
-    def count(self, name: str) -> int:
-        """The number of examples of a class."""
-        return sum(len(gift.rows) for gift in self.gifts if gift.name == name)
+    def count(self, name: str | None = None) -> int:
+        """The number of examples of a class, or of all."""
+        return sum(len(given.rows) for given in self.examples if name in (None, given.name))
 
 
-Overlay = Mapping[str, Additions]
-"""Fingerprint of a model → what was added to it."""
+class Session:
+    """What a visitor added to the models, as read from a file, and the scorers with it."""
 
-
-class Visit:
-    """An overlay as read from its file, with its scorers."""
-
-    def __init__(self, overlay: Overlay | None = None) -> None:
-        self.overlay: Overlay = overlay or {}
+    def __init__(self, additions: Mapping[str, Additions] | None = None) -> None:
+        """
+        Args:
+            additions: fingerprint of a model → what was added to it.
+        """
+        self.additions: Mapping[str, Additions] = additions or {}
         self._scorers: dict[str, Scorer] = {}
         self._lock = threading.Lock()
 
-    def additions(self, served: Served) -> Additions:
-        return self.overlay.get(served.fingerprint, Additions())
+    def of(self, served: Served) -> Additions:
+        """What was added to a model."""
+        return self.additions.get(served.fingerprint, Additions())
+
+    def with_additions(self, served: Served, **changes: Any) -> Session:
+        """With changed additions to a model."""
+        return Session({**self.additions, served.fingerprint: replace(self.of(served), **changes)})
 
     def scorer(self, served: Served) -> Scorer:
         """The model with the visitor's classes and examples; computed once. Takes time: call it in a thread."""
-        additions = self.additions(served)
-        if not additions.classes and not additions.gifts:
+        additions = self.of(served)
+        if not additions.classes and not additions.examples:
             return served.scorer
         with self._lock:
             if served.fingerprint not in self._scorers:
@@ -104,7 +124,7 @@ class Visit:
 
 
 class Sessions:
-    """The overlays of all visitors."""
+    """The sessions of all visitors."""
 
     def __init__(self, folder: Path, limits: Limits, scorer_bytes: int = 1) -> None:
         """
@@ -113,17 +133,17 @@ class Sessions:
         """
         self.folder, self.limits = make_folder(folder), limits
         self._room = max(1, min(_KEPT, _KEPT_BYTES // scorer_bytes))
-        self._kept: OrderedDict[str, tuple[tuple[int, ...], Visit]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[tuple[int, ...], Session]] = OrderedDict()
         self._lock = threading.Lock()
         self._swept = 0.0
-        self.nobody = Visit()
+        self.nobody = Session()
 
     @staticmethod
     def is_key(key: str | None) -> bool:
         return key is not None and _KEY.fullmatch(key) is not None
 
-    def visit(self, key: str | None) -> Visit:
-        """The overlay of a visitor, as it is on disk now."""
+    def get(self, key: str | None) -> Session:
+        """The session of a visitor, as it is on disk now."""
         if key is None:
             return self.nobody
         file = self._file(key)
@@ -139,35 +159,35 @@ class Sessions:
             if kept is not None and kept[0] == version:
                 self._kept.move_to_end(file.name)
                 return kept[1]
-        visit = Visit(_read(file))
+        session = _read(file)
         with self._lock:
-            self._kept[file.name] = (version, visit)
+            self._kept[file.name] = (version, session)
             while len(self._kept) > self._room:
                 self._kept.popitem(last=False)
-        return visit
+        return session
 
-    def change(self, key: str, change: Callable[[Overlay], Overlay]) -> Visit:
-        """Apply a change to the overlay of a visitor. Takes time: call it in a thread."""
+    def change(self, key: str, change: Callable[[Session], Session]) -> Session:
+        """Apply a change to the session of a visitor. Takes time: call it in a thread."""
         self.sweep()
         file = self._file(key)
         with locked(self.folder):
-            overlay = change(self.visit(key).overlay)
-            self._check(overlay)
-            content = _packed(overlay)
+            session = change(self.get(key))
+            self._check(session)
+            content = _packed(session)
             if len(content) > self.limits.session_mb << 20:
                 raise RequestError(413, f"your classes and examples take more than {self.limits.session_mb} MB")
             with replacing(file) as temporary:
                 temporary.write_bytes(content)
             with suppress(OSError):
                 file.chmod(0o600)
-        return self.visit(key)
+        return self.get(key)
 
     def forget(self, key: str) -> None:
         """Delete all that a visitor added."""
         self._file(key).unlink(missing_ok=True)
 
     def sweep(self, at_once: bool = False) -> None:
-        """Delete overlays that are too old, and the oldest if all are too large together."""
+        """Delete sessions that are too old, and the oldest if all are too large together."""
         if not at_once and time.monotonic() - self._swept < _BETWEEN_SWEEPS:
             return
         self._swept = time.monotonic()
@@ -183,47 +203,81 @@ class Sessions:
                 with suppress(OSError):
                     file.unlink()
 
-    def _check(self, overlay: Overlay) -> None:
-        for additions in overlay.values():
+    def _check(self, session: Session) -> None:
+        for additions in session.additions.values():
             if len(additions.classes) > self.limits.classes:
                 raise RequestError(409, f"you have {self.limits.classes} classes, which is the limit; remove one first")
-            if sum(len(gift.rows) for gift in additions.gifts) > self.limits.examples:
+            if additions.count() > self.limits.examples:
                 raise RequestError(409, f"more than {self.limits.examples} examples; remove some first")
 
     def _file(self, key: str) -> Path:
         return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:48]}{_SUFFIX}"
 
 
-def with_additions(overlay: Overlay, served: Served, **changes: Any) -> Overlay:
-    """The overlay with changed additions to a model."""
-    additions = replace(overlay.get(served.fingerprint, Additions()), **changes)
-    return {**overlay, served.fingerprint: additions}
-
-
-def _packed(overlay: Overlay) -> bytes:
+def _packed(session: Session) -> bytes:
     tensors: dict[str, npt.NDArray[Any]] = {}
-    about: dict[str, Any] = {}
-    for key, additions in overlay.items():
-        if not additions.classes and not additions.gifts:
+    about: dict[str, AboutShape] = {}
+    for key, additions in session.additions.items():
+        if not additions.classes and not additions.examples:
             continue
-        about[key] = {"classes": list(additions.classes), "gifts": [[g.number, g.name] for g in additions.gifts]}
+        numbers = [[given.number, given.name] for given in additions.examples]
+        about[key] = {"classes": list(additions.classes), "gifts": numbers}
         tensors |= {f"{key}.class.{i}": np.array(vector) for i, vector in enumerate(additions.classes.values())}
-        tensors |= {f"{key}.gift.{gift.number}": np.array(gift.rows) for gift in additions.gifts}
+        tensors |= {f"{key}.gift.{given.number}": np.array(given.rows) for given in additions.examples}
     tensors["about"] = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     return save_tensors(tensors)
 
 
-def _read(file: Path) -> Overlay:
-    """The overlay in a file; nothing if it is damaged or gone."""
+def _read(file: Path) -> Session:
+    """The session in a file; an empty one if it is damaged or gone."""
     try:
-        tensors = load_tensors(file.read_bytes())
-        about = json.loads(tensors["about"].tobytes())
-        return {
-            key: Additions(
-                {name: tensors[f"{key}.class.{i}"] for i, name in enumerate(part["classes"])},
-                tuple(Gift(number, name, tensors[f"{key}.gift.{number}"]) for number, name in part["gifts"]),
-            )
-            for key, part in about.items()
-        }
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
-        return {}
+        tensors = load_tensors(read_regular(file, _REMEDY))
+        about = parse_json(tensors["about"].tobytes(), dict[str, AboutShape], str(file), _REMEDY)
+        return Session(
+            {
+                key: Additions(
+                    {name: tensors[f"{key}.class.{i}"] for i, name in enumerate(part["classes"])},
+                    tuple(UserExamples(int(n), str(name), tensors[f"{key}.gift.{n}"]) for n, name in part["gifts"]),
+                )
+                for key, part in about.items()
+            }
+        )
+    except (DataError, ValueError, KeyError, TypeError, SafetensorError):
+        return Session()
+
+
+def save_model(served: Served, session: Session, name: Any, settings: ServeSettings) -> str:
+    """Write the model with the visitor's classes and examples, all or nothing, and return its name."""
+    folder = settings.save_folder
+    if folder is None:
+        raise RequestError(403, "this server saves no models: it was started without a folder for them")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise RequestError(400, "name must have 1 to 64 letters, digits, - or _, and start with a letter or digit")
+    with locked_folder(folder):
+        for left in folder.glob(f"{_PREFIX}*"):  # by a server that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        if (folder / name).exists():
+            raise RequestError(409, f"there is a model {name} already; choose another name")
+        if sum(entry.is_dir() for entry in os.scandir(folder)) >= settings.limits.saved:
+            raise RequestError(409, f"there are {settings.limits.saved} saved models, which is the limit")
+        temporary = Path(tempfile.mkdtemp(dir=folder, prefix=_PREFIX))
+        try:
+            session.scorer(served).save(temporary)
+            if (served.folder / ENCODER).is_file():
+                shutil.copyfile(served.folder / ENCODER, temporary / ENCODER)
+            temporary.chmod(0o755)
+            temporary.rename(folder / name)
+        except OSError as error:
+            raise OutputError(f"cannot write the model: {error.strerror}") from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return name
+
+
+def export_model(served: Served, session: Session) -> bytes:
+    """The model with the visitor's classes as ONNX: features → scores and probabilities."""
+    from classnorm.scoring.onnx_export import export_onnx
+
+    with tempfile.TemporaryDirectory(prefix="classnorm-export-") as folder:
+        files = export_onnx(session.scorer(served), Path(folder) / "model.onnx")
+        return files[0].read_bytes()

@@ -1,4 +1,4 @@
-"""Bodies of requests → rows of features. Nothing of them is stored, and nothing is unpickled."""
+"""Requests and answers: bodies → rows of features, of which nothing is stored or unpickled; and errors in one line."""
 
 from __future__ import annotations
 
@@ -15,15 +15,40 @@ import numpy.typing as npt
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartParser
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from classnorm.data.checks import check_array
 from classnorm.errors import DataError
-from classnorm.serve.errors import RequestError
 from classnorm.serve.settings import Limits
 
 _NPY = ("application/x-npy", "application/octet-stream", "application/npy")
 _LARGEST_FIELD = 1 << 16  # bytes of a text field of a form
 _LARGEST_HEADER = 1000  # bytes of the header of an npy file
+
+
+class RequestError(Exception):
+    """A request that the client can correct or repeat."""
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, dict(headers or {})
+
+
+class Answer(JSONResponse):
+    """A document. JSON has no NaN and infinity, and text is not always UTF-8."""
+
+    def render(self, content: Any) -> bytes:
+        try:
+            return super().render(content)
+        except UnicodeEncodeError:
+            raise RequestError(400, "a text holds lone surrogates, which are no characters") from None
+        except ValueError:
+            raise RequestError(400, "the answer is not finite: the numbers are too large to compute with") from None
+
+
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    line = " ".join(message.encode("utf-8", "replace").decode().split())  # names may hold lone surrogates
+    return JSONResponse({"error": line}, status_code=status, headers=dict(headers or {}))
 
 
 @dataclass(frozen=True)
