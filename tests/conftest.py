@@ -293,7 +293,7 @@ def tiny_scorer(tiny_data, fast_settings):
 
 
 @pytest.fixture(scope="session")
-def test_accuracies():
+def accuracies():
     """The accuracies of a scorer on the test rows of a dataset."""
 
     def accuracies(scorer, dataset):

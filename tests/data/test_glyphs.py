@@ -147,9 +147,10 @@ def test_edges_vote_for_their_own_direction() -> None:
     vertical = np.zeros((1, glyph_images.SIDE, glyph_images.SIDE), dtype=np.uint8)
     vertical[0, :, : glyph_images.SIDE // 2] = 255
     inner = (slice(None), slice(1, -1), slice(1, -1))  # away from the frame, which is an edge itself
-    horizontal = vertical.transpose(0, 2, 1)
+    n = glyph_images.SIDE // 6 - 1
     strength = [
-        glyph_images._orientation_histograms(image, 6)[inner].sum(axis=(0, 1, 2)) for image in (vertical, horizontal)
+        glyph_images.hog(image, 6).reshape(1, n, n, glyph_images.ORIENTATIONS)[inner].sum(axis=(0, 1, 2))
+        for image in (vertical, vertical.transpose(0, 2, 1))
     ]
     half = glyph_images.ORIENTATIONS // 2
     assert np.flatnonzero(strength[0]).tolist() == [0]

@@ -12,14 +12,8 @@ from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ConfigError
 from classnorm.methods import METHODS, TrainingRows
 from classnorm.methods.kernel import DescriptorKernel, KernelConfig, KernelModel, refinement_loss, ridge
-from classnorm.metrics import gzsl_scores
 from classnorm.scoring import Scorer, fit
 from classnorm.training import learning_rate, seeded
-
-
-def scores(scorer, dataset):
-    rows = dataset.test_rows
-    return gzsl_scores(scorer.scores(dataset.features[rows]), dataset.labels[rows], dataset.seen)
 
 
 def gaussian_gram(a, b, bandwidth):
@@ -61,9 +55,9 @@ def test_the_features_of_the_kernel_have_its_inner_products(small_dataset):
     assert np.allclose(features @ own_features.T, gaussian_gram(placed, own, bandwidth), atol=2e-3)
 
 
-def test_refinement_improves_the_fit_to_the_seen_classes_and_keeps_the_unseen(small_dataset):
-    closed = scores(fit(small_dataset, method="kernel", recipe="closed-form"), small_dataset)
-    refined = scores(fit(small_dataset, method="kernel"), small_dataset)
+def test_refinement_improves_the_fit_to_the_seen_classes_and_keeps_the_unseen(small_dataset, accuracies):
+    closed = accuracies(fit(small_dataset, method="kernel", recipe="closed-form"), small_dataset)
+    refined = accuracies(fit(small_dataset, method="kernel"), small_dataset)
     assert closed.zsl > 40 and refined.zsl > 40  # chance is 10 %
     assert refined.seen > closed.seen - 3
 
@@ -150,11 +144,11 @@ def test_the_gradient_of_the_refinement_is_that_of_autograd(b, rate):
         assert torch.allclose(own, auto, atol=1e-5 * float(auto.abs().max()))
 
 
-def test_landmarks_approximate_the_kernel(small_dataset):
-    exact = scores(fit(small_dataset, method="kernel", recipe="closed-form", calibration="none"), small_dataset)
+def test_landmarks_approximate_the_kernel(small_dataset, accuracies):
+    exact = accuracies(fit(small_dataset, method="kernel", recipe="closed-form", calibration="none"), small_dataset)
     some = fit(small_dataset, method="kernel", recipe="closed-form", calibration="none", landmarks=20)
     assert some.model.kernel.landmarks.shape[0] == 20
-    assert scores(some, small_dataset).zsl > exact.zsl - 20
+    assert accuracies(some, small_dataset).zsl > exact.zsl - 20
 
 
 @pytest.fixture(scope="module")
@@ -164,14 +158,14 @@ def with_noise(small_dataset):
     return replace(small_dataset, descriptors=np.concatenate([small_dataset.descriptors, noise], axis=1))
 
 
-def test_blocks_get_kernels_of_their_own_and_weights_by_what_they_say(small_dataset, with_noise):
+def test_blocks_get_kernels_of_their_own_and_weights_by_what_they_say(small_dataset, with_noise, accuracies):
     scorer = fit(with_noise, method="kernel", blocks="30,8")
     equal = fit(with_noise, method="kernel", blocks="30,8", block_weights="equal")
     assert len(scorer.model.kernel.bandwidths) == 2
     weights = scorer.model.choices()["block_weights"]
     assert weights[1] <= 0.1 and sum(weights) == pytest.approx(1.0)
-    without = scores(fit(small_dataset, method="kernel"), small_dataset)
-    assert scores(scorer, with_noise).zsl > max(without.zsl - 5, scores(equal, with_noise).zsl)
+    without = accuracies(fit(small_dataset, method="kernel"), small_dataset)
+    assert accuracies(scorer, with_noise).zsl > max(without.zsl - 5, accuracies(equal, with_noise).zsl)
 
 
 def test_given_weights_are_those_of_a_weighted_mean_of_kernels(with_noise):
@@ -250,11 +244,11 @@ def test_nothing_in_the_default_depends_on_the_dataset(small_dataset):
 
 
 @pytest.mark.slow
-def test_real_cub_beats_the_mlp_by_far(real_data):
+def test_real_cub_beats_the_mlp_by_far(real_data, accuracies):
     from classnorm.data import load
 
     data = load(real_data / "xlsa17" / "data" / "CUB", features="efficientnet_lite0")
-    result = scores(fit(data, method="kernel"), data)
+    result = accuracies(fit(data, method="kernel"), data)
     assert result.harmonic > 62  # the reference recipe of classnorm: 55
     assert result.zsl > 68
 

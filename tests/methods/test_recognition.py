@@ -124,8 +124,8 @@ def test_every_method_is_in_the_table():
 
 
 @each_row
-def test_seen_and_unseen_classes_are_recognised_far_above_chance(small_dataset, scorer_of, test_accuracies, row):
-    result = test_accuracies(scorer_of(row), small_dataset)
+def test_seen_and_unseen_classes_are_recognised_far_above_chance(small_dataset, scorer_of, accuracies, row):
+    result = accuracies(scorer_of(row), small_dataset)
     assert result.zsl > row.unseen
     assert result.seen > row.seen
 

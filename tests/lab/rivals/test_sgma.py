@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from classnorm.data import ZeroShotDataset, load, save_folder
 from classnorm.errors import ConfigError
 from classnorm.methods import FitContext, resolve
-from classnorm.metrics import gzsl_scores
 from classnorm.scoring import Scorer, fit
 from classnorm_lab.rivals.sgma import METHOD, center_triplet, compactness, diversity
 
@@ -71,19 +70,14 @@ def quick_fit(dataset, context=None, **changes):
     return METHOD.fit(dataset, config, 0, context or FitContext(torch.device("cpu")))
 
 
-def result_of(scorer, dataset):
-    rows = dataset.test_rows
-    return gzsl_scores(scorer.scores(dataset.features[rows]), dataset.labels[rows], dataset.seen)
-
-
-def test_attention_finds_objects_that_the_mean_over_positions_drowns(world, scorer):
+def test_attention_finds_objects_that_the_mean_over_positions_drowns(world, scorer, accuracies):
     dataset, places = world
     with torch.no_grad():
         _, attention = scorer.model.attend(torch.from_numpy(dataset.features[dataset.test_rows]))
     found = attention.argmax(dim=2).numpy() == places[dataset.test_rows][:, None]  # [n, parts]
     assert found.mean(axis=0).max() > 0.9  # chance is 1 / 9
     without = fit(dataset, "sgma", **SMALL, parts=0)
-    assert result_of(scorer, dataset).zsl > result_of(without, dataset).zsl + 30
+    assert accuracies(scorer, dataset).zsl > accuracies(without, dataset).zsl + 30
 
 
 def test_the_recipes_take_the_positions_from_the_dataset(world, small_dataset):
