@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import scipy.io
 from hypothesis import settings
 from PIL import Image
 
+from classnorm.cli import main
 from classnorm.data import SyntheticConfig, ZeroShotDataset, save_bundle, synthetic
 from classnorm.io.files import digest, write_json
 from classnorm.methods import METHODS
@@ -215,6 +216,30 @@ def write_gbu(
 
 
 SMALL = {"hidden": 64, "epochs": 8, "lr": 3e-3}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def classnorm(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Runs the command in this process."""
+
+    def run(*arguments: object) -> Outcome:
+        capsys.readouterr()
+        try:
+            main([str(argument) for argument in arguments])
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run
 
 
 @pytest.fixture(scope="session")

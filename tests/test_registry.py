@@ -85,3 +85,54 @@ def test_a_checkout_that_is_not_installed_lacks_the_laboratory_and_says_so(argum
     assert done.returncode == code, done.stderr
     assert re.search(message, done.stderr)
     assert "Traceback" not in done.stderr
+
+
+GREET = """
+from dataclasses import dataclass
+from classnorm.cli.options import Command, OutputOptions
+
+@dataclass(frozen=True, kw_only=True)
+class Greet(Command):
+    \"\"\"Say hello to a class.\"\"\"
+
+    name: str = "zebra"
+    \"\"\"Whom to greet.\"\"\"
+    output: OutputOptions
+
+    def run(self) -> None:
+        print(f"hello {self.name}")
+"""
+
+
+@pytest.fixture
+def greeting_package(tmp_path, monkeypatch):
+    """An installed package with a command."""
+    package, info = tmp_path / "greeting", tmp_path / "greeting-1.dist-info"
+    package.mkdir()
+    info.mkdir()
+    (package / "__init__.py").write_text(
+        'COMMANDS = {"greet": ("greeting.greet:Greet", "say hello")}\n', encoding="utf-8"
+    )
+    (package / "greet.py").write_text(GREET, encoding="utf-8")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greeting\nVersion: 1\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[classnorm.commands]\nmine = greeting:COMMANDS\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    for name in ("greeting", "greeting.greet"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("greeting_package")
+def test_a_command_of_a_package_is_listed_without_being_imported_and_runs(classnorm):
+    listing = classnorm("--help").out
+    assert re.search(r"^  greet +say hello$", listing, re.MULTILINE)
+    assert "greeting.greet" not in sys.modules
+    assert classnorm("greet", "--name", "okapi").out == "hello okapi\n"
+    assert "Whom to greet." in classnorm("greet", "--help").out
+
+
+@pytest.mark.usefixtures("greeting_package")
+def test_a_wrong_flag_of_a_packages_command_is_one_line_like_any_other(classnorm):
+    outcome = classnorm("greet", "--nmae", "okapi")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.count("\n") == 1 and "--nmae" in outcome.err

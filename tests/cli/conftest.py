@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,30 +14,6 @@ from PIL import Image, ImageDraw
 
 from classnorm.cli import main
 from classnorm.data import SyntheticConfig, ZeroShotDataset, save_bundle, synthetic
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def classnorm(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """Runs the command in this process."""
-
-    def run(*arguments: object) -> Outcome:
-        capsys.readouterr()
-        try:
-            main([str(argument) for argument in arguments])
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        captured = capsys.readouterr()
-        return Outcome(code, captured.out, captured.err)
-
-    return run
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from classnorm.cli import main
-from classnorm.data import SyntheticConfig, save_bundle, save_gbu, synthetic
+from classnorm.data import save_bundle, save_gbu
 from classnorm_lab.paper import leaderboard
 from classnorm_lab.paper.catalog import CATALOG
 from classnorm_lab.paper.tables import TABLES
@@ -24,9 +24,8 @@ FAST = ["--quick", "--epochs", "1", "--seeds", "1", "--jobs", "1", "--quiet"]
 
 
 @pytest.fixture(scope="module")
-def data():
-    made = synthetic(SyntheticConfig(classes=24, unseen=6, rows=480, features=16, attributes=12, noise=0.5))
-    return replace(made, name="tiny")
+def data(easy_data):
+    return replace(easy_data, name="tiny")
 
 
 @pytest.fixture(scope="module")
