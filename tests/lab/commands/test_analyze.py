@@ -141,8 +141,9 @@ def test_a_report_shows_a_diagnosis_without_any_run(classnorm, diagnosis, tmp_pa
     assert page.count("data:image/png;base64,") == 4
 
 
-def test_a_report_shows_a_diagnosis_beside_runs(classnorm, diagnosis, trained, tmp_path):
-    outcome = classnorm("report", trained, diagnosis, "--out", tmp_path, "--json")
+def test_a_report_shows_a_diagnosis_beside_runs(classnorm, diagnosis, write_run, tmp_path):
+    run = write_run(tmp_path / "run", dataset="world").folder
+    outcome = classnorm("report", run, diagnosis, "--out", tmp_path, "--json")
     assert outcome.code == 0, outcome.err
     assert [group["dataset"] for group in json.loads(outcome.out)["groups"]] == ["world"]
     page = (tmp_path / "index.html").read_text()
