@@ -36,7 +36,7 @@ def test_it_equals_a_joint_fit_on_all_rows_so_far(stream, tasks):
 
 
 def test_features_of_several_encoders_have_a_geometry_each(dataset):
-    recorded = replace(dataset, provenance={**dataset.provenance, "feature_blocks": "10,6"})
+    recorded = replace(dataset, provenance=dataset.provenance | {"feature_blocks": "10,6"})
     stream = TaskStream.make(recorded, 3, seed=1)
     config = configure(stream, "analytic", **SETTINGS)
     assert config.feature_blocks == "10,6"

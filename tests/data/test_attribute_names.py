@@ -6,6 +6,7 @@ import pytest
 from classnorm.data import load, load_folder, save_bundle, save_folder, save_gbu
 from classnorm.data.attribute_names import attribute_order, attributes_of_columns, read_attribute_names
 from classnorm.data.descriptions import read_descriptions
+from classnorm.data.provenance import Provenance
 from classnorm.errors import DataError
 
 NAMES = ("stripes", "hooves", "wings", "horns")
@@ -61,7 +62,7 @@ def test_the_columns_of_an_attribute_table_are_names_unless_they_are_numbered(tm
 
 @pytest.mark.parametrize("text", ["minilm", "[1]", '{"name": 5}', "", '{"name": null}'])
 def test_any_provenance_of_a_table_is_survived(text):
-    assert attributes_of_columns(["x", "y_0"], {"text_encoder": text, "joined": text}) == ("x", "y_0")
+    assert attributes_of_columns(["x", "y_0"], Provenance({"text_encoder": text, "joined": text})) == ("x", "y_0")
 
 
 def test_the_attributes_of_glyphs_are_those_of_their_descriptors():

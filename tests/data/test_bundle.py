@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from classnorm.data import load_bundle, load_gbu, save_bundle, save_gbu
+from classnorm.data.provenance import Provenance
 from classnorm.errors import DataError
 from classnorm.io.arrays import read_npz
 
@@ -61,7 +62,7 @@ def test_a_round_trip_keeps_everything(tmp_path: Path, bundle: Path, dtype: type
         data,
         name="Zoo, größer",
         features=data.features.astype(dtype),
-        provenance={"features": "a=b", "split": ""},
+        provenance=Provenance({"features": "a=b", "split": ""}),
         image_files=tuple(f"{i}.jpg" for i in range(30)),
         is_train=np.arange(30) % 2 == 0,
     )

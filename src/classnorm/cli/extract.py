@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -152,8 +151,7 @@ class Extract(Command):
 
         data = load_bundle(self.out)
         notice(f"using the features of {data.n_rows} images in {self.out}")
-        skipped = json.loads(data.provenance.get("skipped", "{}"))
-        self._report(Extraction(data.n_rows, 0, skipped, ()), encoder, 0.0)
+        self._report(Extraction(data.n_rows, 0, data.provenance.skipped, ()), encoder, 0.0)
         return True
 
     def _report(self, result: Extraction, encoder: Encoder, seconds: float) -> None:

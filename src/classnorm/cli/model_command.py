@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -214,9 +213,8 @@ def with_new_classes(scorer: Scorer, path: Path) -> Scorer:
     A model whose descriptors were made from text reads text too, and encodes it with the same encoder and templates.
     Descriptors that were made otherwise are refused, as far as both sides record how.
     """
-    speaks = "text_encoder" in scorer.origin.described_by and "joined" not in scorer.origin.described_by
     is_npz = path.suffix.lower() == ".npz"
-    content = read_descriptions(path, numbers=is_npz) if speaks or is_npz else None
+    content = read_descriptions(path, numbers=is_npz) if scorer.origin.described_by.is_text or is_npz else None
     columns: Sequence[str] = ()
     if content is None:  # a model of attributes
         table, columns = read_descriptors(path), descriptor_columns(path)
@@ -271,7 +269,7 @@ def _check_source(scorer: Scorer, content: Descriptions) -> None:
     for key, what in (("text_encoder", "the text encoder"), ("templates", "the templates")):
         if key not in content.provenance or key not in scorer.origin.described_by:
             continue
-        new, known = (_parsed(source[key]) for source in (content.provenance, scorer.origin.described_by))
+        new, known = (source.parsed(key) for source in (content.provenance, scorer.origin.described_by))
         if isinstance(new, dict) and isinstance(known, dict):
             if new.get("sha256") == known.get("sha256"):
                 continue
@@ -281,13 +279,6 @@ def _check_source(scorer: Scorer, content: Descriptions) -> None:
                 f"{content.where}: its descriptors were made with {what} {_shown(new)}, those of the model with "
                 f"{_shown(known)}; give the text itself, or describe it again"
             )
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:  # a custom file may have free text here
-        return [text]
 
 
 def _shown(values: Any) -> str:

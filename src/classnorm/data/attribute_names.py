@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from classnorm.data.provenance import Provenance
 from classnorm.errors import DataError, nearest
 
 TEXT = "the text"
@@ -43,19 +42,18 @@ def readable_attribute(name: str) -> str:
     return " ".join(name.removeprefix("has_").replace("::", ": ").replace("_", " ").split()) or name
 
 
-def attributes_of_columns(columns: Sequence[str], provenance: Mapping[str, str]) -> tuple[str, ...] | None:
+def attributes_of_columns(columns: Sequence[str], provenance: Provenance) -> tuple[str, ...] | None:
     """Return the names of attributes from the columns of a table; None if the columns are only numbered.
 
     Args:
         provenance: of the table; names the text encoders, whose columns are `TEXT`.
 
-    >>> attributes_of_columns(["stripes", "minilm_0", "minilm_1"], {"text_encoder": '{"name": "minilm"}'})
+    >>> attributes_of_columns(["stripes", "minilm_0", "minilm_1"], Provenance.of(text_encoder={"name": "minilm"}))
     ('stripes', 'the text', 'the text')
     """
     if all(column == f"a{i}" for i, column in enumerate(columns)):
         return None
-    sources = [provenance, _object(provenance.get("joined"))]
-    encoders = [_object(source.get("text_encoder")).get("name", "") for source in sources]
+    encoders = [(source.text_encoder or {}).get("name", "") for source in (provenance, provenance.joined)]
     prefixes = tuple(f"{str(name).removeprefix('hf:')}_" for name in encoders if name)
     of_text = [column.startswith(prefixes) and column.rpartition("_")[2].isdecimal() for column in columns]
     return tuple(TEXT if is_text else column for column, is_text in zip(columns, of_text, strict=True))
@@ -97,15 +95,6 @@ def attribute_order(columns: Sequence[str], names: Sequence[str], where: str) ->
 
 def _key(name: str) -> str:
     return readable_attribute(name).casefold()
-
-
-def _object(text: Any) -> Mapping[str, Any]:
-    """A JSON object; empty if the text is something else, as in files of other programs."""
-    try:
-        document = json.loads(text)
-    except (TypeError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def check_attribute_names(names: Sequence[str], d_a: int, where: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from classnorm.data.checks import check_array, converted_blocks
 from classnorm.data.dataset import ZeroShotDataset
 from classnorm.data.image_table import ImageTable
+from classnorm.data.provenance import Provenance
 from classnorm.data.row_store import MEMORY, DType, Features, FloatArray, RowStore, open_shard
 from classnorm.errors import DataError, OutputError
 from classnorm.io.arrays import Array, read_npy, read_npz, texts
@@ -50,7 +51,7 @@ def dataset_of(features: Features, content: dict[str, Array], path: Path) -> Zer
         test_unseen=content["test_unseen_idx"],
         name="".join(texts(content["name"], f"{path}: name")) if "name" in content else path.stem,
         where=str(path),
-        provenance=provenance_of(content, path),
+        provenance=Provenance.from_array(content.get("provenance"), path),
         image_files=texts(content["image_files"], f"{path}: image_files") if "image_files" in content else None,
         is_train=content.get("is_train"),
         attribute_names=texts(content["attribute_names"], f"{path}: attribute_names")
@@ -78,7 +79,7 @@ def write_bundle(path: Path, table: ImageTable, features: Iterable[FloatArray] |
         "class_names": np.array(table.class_names) if table.class_names else None,
         **{f"{part}_idx": rows for part, rows in (table.split.parts.items() if table.split else ())},
         "name": np.array(table.name),
-        "provenance": np.array([f"{key}={value}" for key, value in table.provenance.items()], dtype=np.str_),
+        "provenance": table.provenance.as_array(),
         "image_files": np.array(table.files) if table.files else None,
         "is_train": table.is_train,
         "attribute_names": None if table.attribute_names is None else np.array(table.attribute_names),
@@ -96,14 +97,6 @@ def write_bundle(path: Path, table: ImageTable, features: Iterable[FloatArray] |
             if array is not None:
                 with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, array, allow_pickle=False)
-
-
-def provenance_of(content: dict[str, Array], path: Path) -> dict[str, str]:
-    """Return the array `provenance`, strings of the form key=value, as a dict."""
-    pairs = [pair.partition("=") for pair in texts(content.get("provenance", np.array([])), str(path))]
-    if not all(separator for _, separator, _ in pairs):
-        raise DataError(f"{path}: provenance must contain strings of the form key=value")
-    return {key: value for key, _, value in pairs}
 
 
 MANIFEST = "dataset.json"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from classnorm.data.attribute_names import check_attribute_names
 from classnorm.data.checks import check_descriptors, check_distinct, check_features, check_integers, row_chunks
+from classnorm.data.provenance import Provenance
 from classnorm.data.row_store import Features, IntArray, RowStore, RowView
 from classnorm.errors import DataError
 
@@ -27,8 +27,6 @@ _BENCHMARKS = {
     "6dfa98a106b8e62a": "APY",
 }
 _AWA1_ROWS = 30475
-TEXT_PROVENANCE = ("text_encoder", "templates", "joined")
-"""Keys of the provenance that say how descriptors were made from text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +69,7 @@ class ZeroShotDataset:
     descriptors: npt.NDArray[np.float32]  # [n_classes, d_a]
     class_names: tuple[str, ...]
     split: Split
-    provenance: dict[str, str] = field(default_factory=dict)  # source of the features, attributes and split
+    provenance: Provenance = field(default_factory=Provenance)
     image_files: tuple[str, ...] | None = None
     is_train: npt.NDArray[np.bool_] | None = None  # official train/test split of the images, for continual streams
     images: npt.NDArray[np.uint8] | None = None  # [n_rows, height, width], possibly memory-mapped
@@ -90,7 +88,7 @@ class ZeroShotDataset:
         test_unseen: npt.ArrayLike = (),
         name: str = "data",
         where: str | None = None,
-        provenance: dict[str, str] | None = None,
+        provenance: Mapping[str, str] | None = None,
         image_files: Sequence[str] | None = None,
         is_train: npt.ArrayLike | None = None,
         images: npt.NDArray[np.uint8] | None = None,
@@ -141,7 +139,7 @@ class ZeroShotDataset:
             descriptors=table,
             class_names=names,
             split=split,
-            provenance=dict(provenance or {}),
+            provenance=Provenance(dict(provenance or {})),
             image_files=None if image_files is None else tuple(map(str, image_files)),
             is_train=None if is_train is None else np.asarray(is_train, dtype=bool),
             images=images,
@@ -160,20 +158,6 @@ class ZeroShotDataset:
             class_names=tuple(self.class_names[c] for c in classes),
             split=Split(*(rows[labels[rows] >= 0] for rows in self.split.parts.values())),
         )
-
-    @property
-    def described_by(self) -> dict[str, str]:
-        """The text encoder and the templates of the descriptors, from the provenance; empty for attributes."""
-        return {key: self.provenance[key] for key in TEXT_PROVENANCE if key in self.provenance}
-
-    @property
-    def encoder_record(self) -> dict[str, Any] | None:
-        """The record of the encoder of the features, from the provenance; None if unknown."""
-        try:
-            record = json.loads(self.provenance.get("encoder", "null"))
-        except ValueError:  # a custom bundle may have free text here
-            return None
-        return record if isinstance(record, dict) else None
 
     @cached_property
     def benchmark(self) -> str | None:

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data.attribute_names import find_attribute_names
-from classnorm.data.bundles import provenance_of
 from classnorm.data.checks import check_descriptors, check_distinct
-from classnorm.data.dataset import TEXT_PROVENANCE, ZeroShotDataset
+from classnorm.data.dataset import ZeroShotDataset
 from classnorm.data.images import class_folders, cub_attribute_names, read_cub_classes
+from classnorm.data.provenance import Provenance
 from classnorm.data.table_files import (
     csv_rows,
     is_header,
@@ -33,11 +33,6 @@ from classnorm.io.arrays import read_npz, texts
 
 _NAME_COLUMNS = ("name", "class", "class_name", "classname", "label", "species", "category")
 _SUFFIXES = (".txt", ".csv", ".parquet", ".json", ".npz", ".npy")
-_PROVENANCE = (
-    "attributes",
-    "descriptor_blocks",
-    *TEXT_PROVENANCE,
-)  # of descriptors, not of features
 _SHOWN = 3  # names in a message
 _COMPARED = 200_000  # pairs of names: about a second
 
@@ -51,7 +46,7 @@ class Descriptions:
     sentences: tuple[tuple[str, ...], ...] = ()
     table: npt.NDArray[np.float32] | None = None  # [n_classes, d_a]
     columns: tuple[str, ...] = ()  # of the table
-    provenance: dict[str, str] = field(default_factory=dict)  # how the table was computed, if known
+    provenance: Provenance = field(default_factory=Provenance)  # how the table was computed, if known
 
     @classmethod
     def of_names(cls, names: Iterable[str], where: str) -> Descriptions:
@@ -138,7 +133,7 @@ def with_descriptors(dataset: ZeroShotDataset, path: Path) -> ZeroShotDataset:
     table = read_descriptors(path)
     order = match_names(dataset.class_names, dataset.name, list(table), str(path))
     rows = np.stack(list(table.values()))[order].astype(np.float32)
-    provenance = {**dataset.provenance, "attributes": path.stem}
+    provenance = dataset.provenance | {"attributes": path.stem}
     return replace(dataset, descriptors=rows, provenance=provenance, attribute_names=None)
 
 
@@ -255,7 +250,7 @@ def _of_folder(path: Path, numbers: bool) -> Descriptions:
 def _of_descriptors(path: Path, columns: Sequence[str] = ()) -> Descriptions:
     table = read_descriptors(path)
     content = read_npz(path, (), ("columns", "attribute_names", "provenance")) if path.suffix.lower() == ".npz" else {}
-    provenance = {key: text for key, text in provenance_of(content, path).items() if key in _PROVENANCE}
+    provenance = Provenance.from_array(content.get("provenance"), path).of_descriptors
     for key in ("attribute_names", "columns"):
         columns = texts(content[key]) if key in content else columns
     descriptions = Descriptions.of_table(table, np.stack(list(table.values())), str(path), columns)

@@ -11,11 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.dataset import TEXT_PROVENANCE, Split, ZeroShotDataset
+from classnorm.data.dataset import Split, ZeroShotDataset
+from classnorm.data.provenance import Provenance
 from classnorm.data.row_store import IntArray
 from classnorm.errors import DataError
-
-_KEPT = ("attributes", "split", *TEXT_PROVENANCE)  # provenance of the descriptors and the split of a dataset
 
 Images: TypeAlias = Sequence[Path] | npt.NDArray[np.uint8]
 """Files, or pixels [n, height, width] or [n, height, width, 3]."""
@@ -34,7 +33,7 @@ class ImageTable:
     is_train: npt.NDArray[np.bool_] | None = None
     descriptors: npt.NDArray[np.float32] | None = None
     split: Split | None = None
-    provenance: dict[str, str] = field(default_factory=dict)  # of descriptors and split
+    provenance: Provenance = field(default_factory=Provenance)  # of descriptors and split
     attribute_names: tuple[str, ...] | None = None  # columns of the descriptors
 
     def __len__(self) -> int:
@@ -111,7 +110,7 @@ class ImageTable:
             class_names=dataset.class_names,
             descriptors=dataset.descriptors,
             split=_restricted(dataset.split, matched, dataset.n_rows),
-            provenance={key: dataset.provenance[key] for key in _KEPT if key in dataset.provenance},
+            provenance=dataset.provenance.only("attributes", "split", *dataset.provenance.of_text),
             attribute_names=dataset.attribute_names,
         )
 

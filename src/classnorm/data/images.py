@@ -15,6 +15,7 @@ from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.dataset import Split
 from classnorm.data.decoding import SUFFIXES
 from classnorm.data.image_table import ImageTable, folder_and_file
+from classnorm.data.provenance import Provenance
 from classnorm.data.row_store import IntArray
 from classnorm.data.table_files import csv_lines
 from classnorm.errors import DataError
@@ -31,7 +32,7 @@ def find_images(source: str | Path) -> ImageTable:
     """
     if str(source) in glyphs.NAMES and not Path(source).exists():
         table = ImageTable.of(glyphs.load(glyphs.NAMES[str(source)]))
-        return replace(table, provenance={key: text for key, text in table.provenance.items() if key != "features"})
+        return replace(table, provenance=table.provenance.without("features"))
     path = Path(source)
     if path.is_dir():
         table = read_cub(path) if (path / "images.txt").is_file() else _folder_per_class(path)
@@ -243,7 +244,7 @@ def read_cub(root: Path) -> ImageTable:
         root / "images",
         is_train=is_train,
         descriptors=descriptors,
-        provenance={} if descriptors is None else {"attributes": "continuous, in percent"},
+        provenance=Provenance.of(attributes=None if descriptors is None else "continuous, in percent"),
         attribute_names=None if descriptors is None else cub_attribute_names(root, descriptors.shape[1]),
     )
 

@@ -101,7 +101,7 @@ def inspect_dataset(
         split_version=dataset.provenance.get("split", "own"),
         split_checksum=dataset.split.checksum,
         sizes=dataset.sizes,
-        provenance=dataset.provenance,
+        provenance=dict(dataset.provenance),
         benchmark=dataset.benchmark,
         notices=tuple(dataset.notices),
         features=features,

@@ -15,6 +15,7 @@ from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.bundles import FolderWriter, shard_ranges
 from classnorm.data.dataset import Split, ZeroShotDataset, recognise
 from classnorm.data.image_table import ImageTable
+from classnorm.data.provenance import Provenance
 from classnorm.data.row_store import DType, FloatArray, IntArray
 from classnorm.data.xlsa17 import AttributesKey, read_splits
 from classnorm.errors import ConfigError, unknown_name
@@ -153,7 +154,7 @@ def _table(config: SyntheticConfig, descriptors: FloatArray, generator: np.rando
         tuple(f"class {c:0{len(str(config.classes - 1))}d}" for c in range(config.classes)),
         descriptors=descriptors.astype(np.float32),
         split=Split.from_masks(is_unseen, is_test),
-        provenance={"features": "simulated", "attributes": "simulated", "config": str(config)},
+        provenance=Provenance.of(features="simulated", attributes="simulated", config=str(config)),
     )
 
 

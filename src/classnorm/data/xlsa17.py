@@ -87,11 +87,8 @@ def _joined(parts: Sequence[ZeroShotDataset], features: str) -> ZeroShotDataset:
     return replace(
         first,
         features=np.concatenate([np.asarray(part.features) for part in parts], axis=1),
-        provenance={
-            **first.provenance,
-            "features": features,
-            "feature_blocks": ",".join(str(part.d_z) for part in parts),
-        },
+        provenance=first.provenance
+        | {"features": features, "feature_blocks": ",".join(str(part.d_z) for part in parts)},
     )
 
 

@@ -64,7 +64,7 @@ def fit(dataset: ZeroShotDataset, config: CLIPConfig, seed: int, context: FitCon
     if not dataset.seen.sum() >= 2:
         raise ConfigError(f"{dataset.name}: training needs at least 2 seen classes, there is {int(dataset.seen.sum())}")
     model = CLIPModel(dataset.d_a, dataset.d_z)
-    name, record = pair_name(dataset), dataset.encoder_record
+    name, record = pair_name(dataset), dataset.provenance.encoder
     with torch.no_grad():
         if name is None or record is None:
             model.projection.copy_(torch.eye(dataset.d_z))

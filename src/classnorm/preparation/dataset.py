@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from classnorm.data import Split, ZeroShotDataset, load_bundle, save_bundle
 from classnorm.data.attribute_names import attributes_of_columns
-from classnorm.data.bundles import provenance_of
 from classnorm.data.decoding import image_signature, read_images
 from classnorm.data.descriptions import Descriptions, match_names, read_descriptions
 from classnorm.data.image_table import Images, ImageTable
+from classnorm.data.provenance import Provenance
 from classnorm.data.validation import stratified
 from classnorm.encoders import Encoder, Preprocessing
 from classnorm.errors import ConfigError, DataError
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 HOLD_OUT = 0.2  # of the classes, by default if all have images
 _TEST_SEEN = 0.2  # of the images of each seen class
-_FEATURE_KEYS = ("features", "encoder", "images", "skipped")  # provenance of the features in a bundle
 _COMPARED = ("checksum", "provenance", "attribute_names")
 _BESIDE = 64  # folders looked at for features of the same images
 
@@ -95,7 +94,7 @@ def described(
         labels=positions[table.labels],
         class_names=descriptors.names,
         descriptors=descriptors.table,
-        provenance={**table.provenance, **descriptors.provenance},
+        provenance=table.provenance | descriptors.provenance,
         attribute_names=attributes_of_columns(descriptors.columns, descriptors.provenance),
     )
 
@@ -170,7 +169,7 @@ def prepare(
         with locked(bundle):
             extract_features(table, encoder, bundle, device=device, strict=strict, finish=finish, progress=progress)
     dataset = load_bundle(bundle)
-    skipped = json.loads(dataset.provenance.get("skipped", "{}"))
+    skipped = dataset.provenance.skipped
     readable = table.take(np.flatnonzero(~np.isin(table.files, list(skipped)))) if skipped else table
     return Prepared(dataset, skipped, is_new, readable.images)
 
@@ -192,7 +191,7 @@ def refreshed(
     else from the table."""
     try:
         content = read_npz(source, ("features", "image_files", "provenance"))
-        provenance = provenance_of(content, source)
+        provenance = Provenance.from_array(content["provenance"], source)
     except DataError:
         return False
     if key != (provenance.get("images"), provenance.get("encoder")) or (strict and "skipped" in provenance):
@@ -207,7 +206,7 @@ def refreshed(
     dataset = readable.dataset(
         content["features"],
         str(bundle),
-        provenance={**readable.provenance, **{key: provenance[key] for key in _FEATURE_KEYS if key in provenance}},
+        provenance=readable.provenance | provenance.of_features,
         image_files=readable.files,
         is_train=readable.is_train,
     )

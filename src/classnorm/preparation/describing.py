@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.bundles import provenance_of
 from classnorm.data.descriptions import Descriptions, match_names
+from classnorm.data.provenance import Provenance
 from classnorm.data.table_files import descriptor_writer
 from classnorm.encoders.text import SetEncoder, TextEncoder, load_text_encoder
 from classnorm.errors import ConfigError, DataError, ModelError
@@ -26,13 +25,17 @@ class Descriptors:
     names: tuple[str, ...]
     table: npt.NDArray[np.float32]  # [n_classes, d_a]
     columns: tuple[str, ...]
-    blocks: tuple[int, ...]  # number of columns from each source
-    provenance: dict[str, str] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=Provenance)
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Number of columns from each source."""
+        width = self.table.shape[1]
+        return self.provenance.descriptor_blocks(width) or (width,)
 
     def save(self, path: Path) -> None:
         """Write a file for `read_descriptors`; only `.npz` stores blocks and provenance."""
-        provenance = np.array([f"{key}={value}" for key, value in self.provenance.items()], dtype=np.str_)
-        extra = {"blocks": np.array(self.blocks), "provenance": provenance}
+        extra = {"blocks": np.array(self.blocks), "provenance": self.provenance.as_array()}
         descriptor_writer(path)(path, self.names, self.table, self.columns, extra)
 
 
@@ -61,11 +64,8 @@ def describe(
     if descriptions.table is not None:
         if templates:
             raise ConfigError(f"{descriptions.where}: holds numbers, which no template can frame; leave it out")
-        table, source = descriptions.table, {"attributes": Path(descriptions.where).name, **descriptions.provenance}
-        sizes = source.get("descriptor_blocks", "").split(",")
-        blocks = tuple(int(size) for size in sizes if size.isdecimal())
-        blocks = blocks if sum(blocks) == table.shape[1] else (table.shape[1],)
-        return Descriptors(descriptions.names, table, descriptions.columns, blocks, source)
+        source = Provenance.of(attributes=Path(descriptions.where).name) | descriptions.provenance
+        return Descriptors(descriptions.names, descriptions.table, descriptions.columns, source)
     loaded = load_text_encoder(encoder)
     key = digest([descriptions.names, descriptions.sentences, list(templates), loaded.record()])
     cached = None if cache is None else _read_cache(cache, key)
@@ -85,18 +85,16 @@ def join(first: Descriptors, second: Descriptors, source: str, where: str) -> De
     `where` are the files of `first` and `second`, for error messages.
     """
     positions = match_names(first.names, source, second.names, where)
-    blocks = (*first.blocks, *second.blocks)
-    sizes = {"descriptor_blocks": ",".join(map(str, blocks))}  # each gets a kernel of its own
+    blocks = (*first.blocks, *second.blocks)  # each gets a kernel of its own
     return Descriptors(
         first.names,
         np.concatenate([_unit(first.table), _unit(second.table[positions])], axis=1),
         (*first.columns, *second.columns),
-        blocks,
-        {**first.provenance, "joined": json.dumps(second.provenance), **sizes},
+        first.provenance | Provenance.of(joined=dict(second.provenance), descriptor_blocks=_sizes(blocks)),
     )
 
 
-def recorded_text_encoder(described_by: Mapping[str, str]) -> tuple[TextEncoder, tuple[str, ...]]:
+def recorded_text_encoder(described_by: Provenance) -> tuple[TextEncoder, tuple[str, ...]]:
     """Load the text encoder that made the descriptors of a model, and return it with the templates.
 
     Args:
@@ -105,18 +103,15 @@ def recorded_text_encoder(described_by: Mapping[str, str]) -> tuple[TextEncoder,
     Raises:
         ModelError: the descriptors are not from text alone, or the encoder has changed.
     """
-    if "text_encoder" not in described_by or "joined" in described_by:
+    if not described_by.is_text:
         raise ModelError("the descriptors of this model were not made from text alone, so it has no text encoder")
-    try:
-        record = json.loads(described_by["text_encoder"])
-        name, checksum = str(record["name"]), record["sha256"]
-        templates = tuple(map(str, json.loads(described_by.get("templates", '["{}"]'))))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ModelError("the record of the model's text encoder is not readable; train the model again") from error
-    encoder = load_text_encoder(name)
-    if encoder.record()["sha256"] != checksum:
-        raise ModelError(f"text encoder {name} is not the one that the model's descriptors were made with")
-    return encoder, templates
+    record = described_by.text_encoder or {}
+    if not {"name", "sha256"} <= record.keys():
+        raise ModelError("the record of the model's text encoder is not readable; train the model again")
+    encoder = load_text_encoder(str(record["name"]))
+    if encoder.record()["sha256"] != record["sha256"]:
+        raise ModelError(f"text encoder {encoder.name} is not the one that the model's descriptors were made with")
+    return encoder, described_by.templates
 
 
 def framed_vectors(encoder: TextEncoder, templates: Sequence[str], sentences: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -134,28 +129,32 @@ def _encode(descriptions: Descriptions, encoder: TextEncoder, templates: Sequenc
     table = _unit(np.stack([part.mean(axis=0) for part in np.split(vectors, ends[:-1])]))
     width = table.shape[1]
     blocks = encoder.block_sizes(width) if isinstance(encoder, SetEncoder) else (width,)
-    provenance = {
-        "attributes": f"{encoder.name}, {Path(descriptions.where).name}",
-        "text_encoder": json.dumps(encoder.record()),
-        "templates": json.dumps(frames),
-        "texts": key,
-        **({"descriptor_blocks": ",".join(map(str, blocks))} if len(blocks) > 1 else {}),
-    }
+    provenance = Provenance.of(
+        attributes=f"{encoder.name}, {Path(descriptions.where).name}",
+        text_encoder=encoder.record(),
+        templates=list(frames),
+        texts=key,
+        descriptor_blocks=_sizes(blocks) if len(blocks) > 1 else None,
+    )
     columns = tuple(f"{encoder.name.removeprefix('hf:')}_{i}" for i in range(width))
-    return Descriptors(descriptions.names, table, columns, blocks, provenance)
+    return Descriptors(descriptions.names, table, columns, provenance)
 
 
 def _read_cache(cache: Path, key: str) -> Descriptors | None:
     """Return the cached descriptors of the same texts and encoder, or None."""
     try:
-        content = read_npz(cache, ("class_names", "descriptors", "columns", "blocks", "provenance"))
-        provenance = provenance_of(content, cache)
+        content = read_npz(cache, ("class_names", "descriptors", "columns", "provenance"))
+        provenance = Provenance.from_array(content["provenance"], cache)
     except DataError:
         return None
     if provenance.get("texts") != key:
         return None
-    names, columns, blocks = (tuple(content[part].tolist()) for part in ("class_names", "columns", "blocks"))
-    return Descriptors(names, np.asarray(content["descriptors"]), columns, blocks, provenance)
+    names, columns = (tuple(content[part].tolist()) for part in ("class_names", "columns"))
+    return Descriptors(names, np.asarray(content["descriptors"]), columns, provenance)
+
+
+def _sizes(blocks: Sequence[int]) -> str:
+    return ",".join(map(str, blocks))
 
 
 def _unit(table: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

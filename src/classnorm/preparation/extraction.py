@@ -25,6 +25,7 @@ from classnorm.cluster import Cluster
 from classnorm.data.bundles import FolderWriter, shard_ranges, write_bundle
 from classnorm.data.decoding import image_signature, read_images
 from classnorm.data.image_table import Images, ImageTable
+from classnorm.data.provenance import Provenance
 from classnorm.data.row_store import DType
 from classnorm.encoders.encoder import Encoder
 from classnorm.errors import ClusterError, DataError, ModelError
@@ -183,15 +184,9 @@ def _readable(
         raise DataError(f"{table.name}: no image of {len(table)} can be read, first {table.files[0]}: {reasons[0]}")
     skipped = {table.files[row]: str(reasons[row]) for row in np.flatnonzero(reasons != "")}
     readable = finish(table.take(rows) if len(rows) < len(table) else table)
-    provenance = {
-        "features": f"{encoder.name}, {encoder.size} px",
-        **({} if encoder.maps is None else {"maps": encoder.maps}),
-        **readable.provenance,
-        "images": signature,
-        "encoder": json.dumps(encoder.record()),
-        **({"skipped": json.dumps(skipped)} if skipped else {}),
-    }
-    return replace(readable, provenance=provenance), skipped
+    about = Provenance.of(features=f"{encoder.name}, {encoder.size} px", maps=encoder.maps)
+    made = Provenance.of(images=signature, encoder=encoder.record(), skipped=skipped or None)
+    return replace(readable, provenance=about | readable.provenance | made), skipped
 
 
 def _missing(table: ImageTable) -> tuple[str, ...]:

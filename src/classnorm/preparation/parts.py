@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -17,7 +16,6 @@ from classnorm.data.bundles import (
     TABLE,
     FolderWriter,
     is_folder_bundle,
-    provenance_of,
     read_manifest,
     read_store,
     read_table,
@@ -25,6 +23,7 @@ from classnorm.data.bundles import (
 )
 from classnorm.data.checks import check_descriptors
 from classnorm.data.image_table import ImageTable
+from classnorm.data.provenance import Provenance
 from classnorm.data.row_store import IntArray
 from classnorm.encoders.encoder import Encoder
 from classnorm.errors import ConfigError, DataError
@@ -155,7 +154,7 @@ def _table(path: Path) -> ImageTable:
         is_train=content.get("is_train"),
         descriptors=content.get("descriptors"),
         split=None if any(part is None for part in rows) else Split(*rows),  # type: ignore[arg-type]
-        provenance=provenance_of(content, path),
+        provenance=Provenance.from_array(content.get("provenance"), path),
         attribute_names=tuple(texts(content["attribute_names"])) if "attribute_names" in content else None,
     )
 
@@ -172,7 +171,7 @@ def _joined(tables: Sequence[ImageTable]) -> ImageTable:
     is_train = [table.is_train for table in tables if table.is_train is not None]
     skipped: dict[str, str] = {}
     for table in tables:
-        skipped |= json.loads(table.provenance.get("skipped", "{}"))
+        skipped |= table.provenance.skipped
     images = hashlib.sha256("".join(table.provenance.get("images", "") for table in tables).encode()).hexdigest()
     return replace(
         tables[0],
@@ -180,5 +179,5 @@ def _joined(tables: Sequence[ImageTable]) -> ImageTable:
         labels=np.concatenate([table.labels for table in tables]),
         is_train=np.concatenate(is_train) if len(is_train) == len(tables) else None,
         split=split,
-        provenance=tables[0].provenance | {"images": images} | ({"skipped": json.dumps(skipped)} if skipped else {}),
+        provenance=tables[0].provenance | Provenance.of(images=images, skipped=skipped or None),
     )

@@ -141,7 +141,7 @@ def dataset_record(dataset: ZeroShotDataset) -> dict[str, Any]:
         "split_version": dataset.provenance.get("split", "own"),
         "split_checksum": dataset.split.checksum,
         "sizes": dataset.sizes,
-        "provenance": dataset.provenance,
+        "provenance": dict(dataset.provenance),
     }
 
 

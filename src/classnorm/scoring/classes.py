@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from classnorm.data.checks import check_descriptors
 from classnorm.data.descriptions import respelled
+from classnorm.data.provenance import Provenance
 from classnorm.errors import DataError, unknown_name
 
 Floats = npt.NDArray[np.float64]
@@ -233,7 +234,7 @@ class Origin:
 
     encoder: Mapping[str, Any] | None = None
     """The record of the image encoder that made the features (`Encoder.record`)."""
-    described_by: Mapping[str, str] = field(default_factory=dict)
+    described_by: Provenance = field(default_factory=Provenance)
     """The text encoder and the templates that made the descriptors; empty for attributes and if unknown."""
     attribute_names: tuple[str, ...] | None = None  # [d_a], columns of the descriptors
 
@@ -250,4 +251,4 @@ class Origin:
         names, d_a = document.get("attribute_names"), document["descriptor_dim"]
         if names is not None and len(names) != d_a:
             raise ValueError(f"attribute_names must be a list of {d_a} names")
-        return cls(encoder, document.get("described_by", {}), None if names is None else tuple(names))
+        return cls(encoder, Provenance(document.get("described_by", {})), None if names is None else tuple(names))

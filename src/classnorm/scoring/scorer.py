@@ -60,7 +60,7 @@ class Scorer:
         """The scorer of a model that a job has trained; uncalibrated without a validation."""
         data = job.dataset
         classes = ClassTable(data.class_names, data.descriptors, data.seen)
-        origin = Origin(data.encoder_record, data.described_by, data.attribute_names)
+        origin = Origin(data.provenance.encoder, data.provenance.of_text, data.attribute_names)
         return cls(model, job.method.name, job.config, data.d_z, classes, validation or Validation(), origin)
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ import json
 import re
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,9 +20,10 @@ import numpy.typing as npt
 from classnorm.data import glyph_images, glyphs
 from classnorm.data.attribute_names import TEXT
 from classnorm.data.decoding import open_image, read_images
-from classnorm.encoders import Encoder, TextEncoder, load_text_encoder, recorded_encoder
-from classnorm.errors import ClassNormError, DataError, ModelError
+from classnorm.encoders import Encoder, TextEncoder, recorded_encoder
+from classnorm.errors import ClassNormError, DataError
 from classnorm.preparation import encode_images
+from classnorm.preparation.describing import recorded_text_encoder
 from classnorm.results.run_folder import Result, encoder_file, model_files, read_encoder
 from classnorm.scoring import Scorer
 from classnorm.serve.messages import Picture, RequestError, Sent
@@ -74,7 +75,8 @@ class Served:
         except ClassNormError as error:
             notices.append(f"{name} takes no images: {error}")
         try:
-            text_encoder, templates = _text_encoder(scorer.origin.described_by)
+            if "text_encoder" in scorer.origin.described_by:
+                text_encoder, templates = recorded_text_encoder(scorer.origin.described_by)
         except ClassNormError as error:
             notices.append(f"{name} takes no descriptions in words: {error}")
         preset = None if encoder else _glyph_preset(scorer)
@@ -266,24 +268,6 @@ def load_models(folders: Sequence[Path]) -> dict[str, Served]:
         name = next(n for n in (base, *(f"{base} ({i})" for i in range(2, 1000))) if n not in served)
         served[name] = Served.load(folder, name)
     return served
-
-
-def _text_encoder(described_by: Mapping[str, str]) -> tuple[TextEncoder | None, tuple[str, ...]]:
-    """The encoder and the templates of the sentences that the descriptors were made from."""
-    if "text_encoder" not in described_by:
-        return None, ("{}",)
-    if "joined" in described_by:
-        raise DataError("its descriptors are joined from two sources")
-    try:
-        record = json.loads(described_by["text_encoder"])
-        templates = tuple(map(str, json.loads(described_by["templates"])))
-        name, checksum = str(record["name"]), record["sha256"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError("the record of its text encoder cannot be read") from error
-    encoder = load_text_encoder(name)
-    if encoder.checksum != checksum:
-        raise ModelError(f"the text encoder {name} is not the one that its descriptors were made with")
-    return encoder, templates
 
 
 def _glyph_preset(scorer: Scorer) -> str | None:

@@ -207,7 +207,7 @@ def _adapted(
 
 
 def _with_features(dataset: ZeroShotDataset, features: npt.NDArray[np.float32]) -> ZeroShotDataset:
-    return replace(dataset, features=features, provenance={**dataset.provenance, "features": "of the images"})
+    return replace(dataset, features=features, provenance=dataset.provenance | {"features": "of the images"})
 
 
 def _frozen_features(reproduction: Reproduction, dataset: ZeroShotDataset, size: int | None) -> npt.NDArray[np.float32]:

@@ -121,7 +121,7 @@ def test_the_same_fits_are_scored_calibrated_and_as_released(reproduce, tiny, tm
 
 def test_data_of_the_authors_have_their_scale(tiny):
     for name, scale in (("AWA1", 0.95), ("SUN", 0.95), ("CUB", 1.0)):
-        data = replace(tiny.dataset, provenance={**tiny.dataset.provenance, "benchmark": name})
+        data = replace(tiny.dataset, provenance=tiny.dataset.provenance | {"benchmark": name})
         if data.benchmark == name:
             assert Benchmark(name, name, "own", loaded=data).released == Calibration("scale", scale)
 

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from classnorm.data import SyntheticConfig, ZeroShotDataset, load, save_folder, synthetic, validation_dataset
+from classnorm.data.provenance import Provenance
 from classnorm.errors import ConfigError
 from classnorm.methods import FitContext, resolve
 from classnorm.metrics import seen_unseen_curve
@@ -143,7 +144,7 @@ def test_on_feature_maps_products_tell_classes_apart_that_have_the_same_mean_ove
     assert scorer.config.positions == 4
     assert seen_accuracy(scorer, dataset) > 0.95
     means = dataset.features.reshape(-1, 4, 4).mean(axis=1)
-    pooled = dataclasses.replace(dataset, features=means, provenance={})
+    pooled = dataclasses.replace(dataset, features=means, provenance=Provenance())
     assert seen_accuracy(fit(pooled, "dvbe", **SMALL), pooled) < 0.8  # chance is 0.5
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from classnorm.data import ZeroShotDataset
@@ -24,20 +23,19 @@ class CLIPConfig(MethodConfig):
 
 def pair_name(dataset: ZeroShotDataset) -> str | None:
     """The image–text model that made features and descriptors, as `hf:ID`; None if none or not both are recorded."""
-    record = dataset.encoder_record or {}
+    record, text = dataset.provenance.encoder or {}, dataset.provenance.text_encoder or {}
     try:
-        names = (record["name"], json.loads(dataset.described_by["text_encoder"])["name"])
+        names = (record["name"], text["name"])
         record["weights"], record["sha256"], record["preprocessing"]["crop"]
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None
     return str(names[0]) if names[0] == names[1] and str(names[0]).startswith("hf:") else None
 
 
 def unfit(dataset: ZeroShotDataset) -> str | None:
     """Why features and descriptors cannot be compared; None if they can."""
-    recorded = dataset.encoder_record is not None or bool(dataset.described_by)
-    if recorded:
-        if pair_name(dataset) is not None and "joined" not in dataset.described_by:
+    if dataset.provenance.encoder is not None or dataset.provenance.of_text:
+        if pair_name(dataset) is not None and dataset.provenance.is_text:
             return None
         return f"{dataset.name}: features and descriptors are not from one image–text model; {_ADVICE}"
     if dataset.d_z == dataset.d_a:

@@ -117,12 +117,9 @@ def _weights(text: str, n_parts: int, setting: str, parts: str, otherwise: str =
 
 def recorded_blocks(dataset: ZeroShotDataset) -> dict[str, Any]:
     """The settings for parts of the features, as of several encoders, and of the descriptors that are recorded."""
-    encoders = (dataset.encoder_record or {}).get("parts")
-    parts = encoders if isinstance(encoders, list) else []
-    of_encoders = ",".join(str(part.get("d_z")) for part in parts if isinstance(part, dict))
     return {
-        "feature_blocks": _fitting(of_encoders or dataset.provenance.get("feature_blocks", ""), dataset.d_z),
-        "blocks": _fitting(dataset.provenance.get("descriptor_blocks", ""), dataset.d_a),
+        "feature_blocks": ",".join(map(str, dataset.provenance.feature_blocks(dataset.d_z))),
+        "blocks": ",".join(map(str, dataset.provenance.descriptor_blocks(dataset.d_a))),
     }
 
 
@@ -136,14 +133,6 @@ def _of(dataset: ZeroShotDataset) -> KernelConfig:
         hubness=0.05,
         **recorded_blocks(dataset),
     )
-
-
-def _fitting(text: str, total: int) -> str:
-    """Sizes that others recorded with a dataset; empty if they do not fit it."""
-    try:
-        return ",".join(map(str, _sizes(text, total, "", ""))) if text else ""
-    except ConfigError:
-        return ""
 
 
 RECIPES: Recipes = {
