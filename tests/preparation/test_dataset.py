@@ -8,14 +8,16 @@ import pytest
 from classnorm.data import Split
 from classnorm.data.image_table import ImageTable
 from classnorm.errors import ClassNormError
-from classnorm.preparation.dataset import with_split
+from classnorm.preparation.dataset import SplitSettings, with_split
 
 LABELS = np.repeat(np.arange(10), np.arange(1, 11))  # 1 to 10 images of ten classes
 
 
 def split_of(n_classes: int, hold_out: float | None, seed: int = 0, n_rows: int | None = None) -> Split:
     labels, names = LABELS[:n_rows], tuple(map(str, range(n_classes)))
-    split = with_split(ImageTable("x", tuple(map(str, range(len(labels)))), labels, names), hold_out, seed).split
+    split = with_split(
+        ImageTable("x", tuple(map(str, range(len(labels)))), labels, names), SplitSettings(hold_out, seed)
+    ).split
     assert split is not None
     return split
 

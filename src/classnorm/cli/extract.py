@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -16,14 +14,10 @@ from classnorm.cli.image_options import ImageOptions, notice_skipped
 from classnorm.cli.options import Command, DataOptions, Flag, OutputOptions, optional
 from classnorm.cli.run_options import DeviceOption
 from classnorm.cluster import Cluster
-from classnorm.data import load_bundle
-from classnorm.data.image_table import ImageTable
 from classnorm.data.images import is_unlabelled, unlabelled_images
 from classnorm.data.row_store import DType
 from classnorm.encoders import Encoder, check_encoder
 from classnorm.errors import ConfigError
-from classnorm.io.files import locked
-from classnorm.preparation.dataset import features_key, refreshed, with_split
 from classnorm.preparation.parts import PartOf
 from classnorm.progress import notice, stage
 from classnorm.settings import check_positive
@@ -94,41 +88,23 @@ class Extract(Command):
         if trainable:
             table = self.image.described(table, None)
 
-        def finish(readable: ImageTable) -> ImageTable:
-            return with_split(readable, **split) if split is not None else readable
-
-        split: dict[str, Any] | None = None
-        if trainable:
-            split = {"hold_out": self.image.hold_out, "seed": self.image.split_seed}
-            split |= {"unseen": list(self.image.unseen)} if self.image.unseen else {}
-        finish(table)  # raises before hours are spent on the images
-        part = None if self.shard is None else PartOf.parse(self.shard, split)
+        part = None if self.shard is None else PartOf.parse(self.shard)
         local = self.backend == "local"
         device = pick_device(self.device) if local else "cuda" if self.cluster.gpus else "cpu"
         encoder = self.image.load_encoder()
         if self.maps:
             encoder = encoder.with_maps()
-        dtype = self.dtype or ("float16" if self.maps else "float32")
-        from classnorm.preparation import extract_features, extract_folder
+        from classnorm.preparation import Encoding, Target, extract
 
-        extract: Callable[..., Extraction] = extract_features
-        if self.out.suffix != ".npz":
-            extract = partial(extract_folder, part=part, dtype=dtype, rows_per_shard=self.rows_per_shard)
+        encoding = Encoding(encoder, device, self.batch_size, None if local else self.cluster, self.image.strict)
+        target = Target(self.out, self.dtype or ("float16" if self.maps else "float32"), self.rows_per_shard, part)
+        split = self.image.split if trainable else None
+        reuse = (self.out,) if trainable and target.is_file and local else ()
         started = time.monotonic()
-        if trainable and self.out.suffix == ".npz" and local and self._has_features(table, encoder, finish):
-            return
-        with locked(self.out), stage("extract") as progress:
-            result = extract(
-                table,
-                encoder,
-                self.out,
-                batch_size=self.batch_size,
-                device=device,
-                cluster=None if local else self.cluster,
-                strict=self.image.strict,
-                finish=finish,
-                progress=progress,
-            )
+        with stage("extract"):
+            result = extract(table, encoding, target, split, reuse)
+        if result.reused:
+            notice(f"using the features of {result.images} images in {self.out}")
         self._report(result, encoder, time.monotonic() - started)
 
     def _check(self) -> None:
@@ -142,17 +118,6 @@ class Extract(Command):
         for_folders = (self.shard, self.rows_per_shard, self.dtype, self.maps or None)
         if is_file and any(value is not None for value in for_folders):
             raise ConfigError(f"--out {self.out}: --shard, --rows-per-shard, --dtype and --maps need a folder")
-
-    def _has_features(self, table: ImageTable, encoder: Encoder, finish: Callable[[ImageTable], ImageTable]) -> bool:
-        """Whether the bundle has the features already, perhaps with another split; then only the rest is written."""
-        if not refreshed(table, features_key(table, encoder), self.out, finish, self.image.strict, self.out):
-            return False
-        from classnorm.preparation import Extraction
-
-        data = load_bundle(self.out)
-        notice(f"using the features of {data.n_rows} images in {self.out}")
-        self._report(Extraction(data.n_rows, 0, data.provenance.skipped, ()), encoder, 0.0)
-        return True
 
     def _report(self, result: Extraction, encoder: Encoder, seconds: float) -> None:
         notice_skipped(result.skipped)

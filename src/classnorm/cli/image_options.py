@@ -14,7 +14,7 @@ from classnorm.data.image_table import ImageTable
 from classnorm.data.images import find_images
 from classnorm.encoders import Encoder, check_encoder, frozen_encoder
 from classnorm.io.escapes import file_name
-from classnorm.preparation.dataset import Prepared, described, joined_to, prepare
+from classnorm.preparation.dataset import Prepared, SplitSettings, described, joined_to, prepare
 from classnorm.progress import notice, stage
 from classnorm.training import Device, pick_device
 
@@ -59,18 +59,11 @@ class ImageOptions:
         folder = out or Path("runs") / file_name(table.name)
         table = self.described(table, folder / "descriptors.npz")
         encoder = self.load_encoder()
-        with stage("extract") as progress:
-            prepared = prepare(
-                table,
-                encoder,
-                folder / "features.npz",
-                hold_out=self.hold_out,
-                unseen=self.unseen,
-                seed=self.split_seed,
-                device=pick_device(device),
-                strict=self.strict,
-                progress=progress,
-            )
+        from classnorm.preparation import Encoding  # PyTorch
+
+        encoding = Encoding(encoder, pick_device(device), strict=self.strict)
+        with stage("extract"):
+            prepared = prepare(table, encoding, folder / "features.npz", self.split)
         notice_skipped(prepared.skipped)
         if not prepared.is_new:
             notice(f"using the features of {prepared.dataset.n_rows} images in {folder / 'features.npz'}")
@@ -86,11 +79,15 @@ class ImageOptions:
     def table(self, images: str, source: DataOptions) -> ImageTable:
         """The images, joined to the dataset of `like`."""
         table = find_images(images)
-        return table if self.like is None else joined_to(table, source.load(self.like, notices=False), notice)
+        return table if self.like is None else joined_to(table, source.load(self.like, notices=False))
 
     def described(self, table: ImageTable, cache: Path | None) -> ImageTable:
         """The table with descriptors."""
-        return described(table, self.descriptions, self.text_encoder, self.template, cache=cache, tell=notice)
+        return described(table, self.descriptions, self.text_encoder, self.template, cache=cache)
+
+    @property
+    def split(self) -> SplitSettings:
+        return SplitSettings(self.hold_out, self.split_seed, self.unseen)
 
     def load_encoder(self) -> Encoder:
         encoder = frozen_encoder(self.encoder, self.size, self.weights, self.flip)

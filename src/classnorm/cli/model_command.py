@@ -158,10 +158,8 @@ class InputCommand(ModelCommand):
         from classnorm.preparation import encode_images
 
         encoder = self._encoder()
-        with stage("extract") as progress:
-            features, reasons = encode_images(
-                list(images.values()), encoder, device=pick_device(self.encoding.device), progress=progress
-            )
+        with stage("extract"):
+            features, reasons = encode_images(list(images.values()), encoder, pick_device(self.encoding.device))
         skipped = {name: reason for name, reason in zip(images, reasons, strict=True) if reason}
         if len(skipped) == len(images):
             name, reason = next(iter(skipped.items()))

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from classnorm.data.checks import check_descriptors
 from classnorm.data.dataset import Split, ZeroShotDataset
 from classnorm.data.provenance import Provenance
-from classnorm.data.row_store import IntArray
+from classnorm.data.row_store import Features, IntArray
 from classnorm.errors import DataError
 
 Images: TypeAlias = Sequence[Path] | npt.NDArray[np.uint8]
@@ -70,7 +71,14 @@ class ImageTable:
             split=None if self.split is None else _restricted(self.split, rows, len(self)),
         )
 
-    def dataset(self, features: npt.NDArray[Any], where: str | None = None, **options: Any) -> ZeroShotDataset:
+    def check(self) -> None:
+        """Validate descriptors and split, before hours are spent on features."""
+        if self.descriptors is not None and self.split is not None:
+            self.dataset(np.zeros((len(self), 1), dtype=np.float32))
+        elif self.descriptors is not None:
+            check_descriptors(self.descriptors, self.class_names, self.name)
+
+    def dataset(self, features: Features, where: str | None = None) -> ZeroShotDataset:
         """Build the dataset. The table must have descriptors and a split."""
         assert self.descriptors is not None and self.split is not None
         return ZeroShotDataset.from_arrays(
@@ -81,8 +89,11 @@ class ImageTable:
             **self.split.parts,
             name=self.name,
             where=where,
+            provenance=self.provenance,
+            image_files=self.files or None,
+            is_train=self.is_train,
+            images=self.pixels,
             attribute_names=self.attribute_names,
-            **options,
         )
 
     def like(self, dataset: ZeroShotDataset) -> ImageTable:

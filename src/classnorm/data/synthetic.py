@@ -86,8 +86,7 @@ def synthetic(config: SyntheticConfig | None = None) -> ZeroShotDataset:
     generator = np.random.default_rng(config.seed)
     descriptors, means = _classes(config, generator)
     features = _rows(config, means, _labels(config), generator)
-    table = _table(config, descriptors, generator)
-    return table.dataset(features, provenance=table.provenance)
+    return _table(config, descriptors, generator).dataset(features)
 
 
 def synthesize(

@@ -8,25 +8,26 @@ from classnorm.lazy import lazy_names
 from classnorm.preparation.describing import Descriptors, describe, join
 
 if TYPE_CHECKING:
-    from classnorm.preparation.extraction import Extraction, encode_images, extract_features, extract_folder
+    from classnorm.preparation.extraction import Encoding, Extraction, Target, encode_images, extract
     from classnorm.preparation.image_inputs import BlockOutputs, ImageInputs
 
 __all__ = [
     "BlockOutputs",
     "Descriptors",
+    "Encoding",
     "Extraction",
     "ImageInputs",
+    "Target",
     "describe",
     "encode_images",
-    "extract_features",
-    "extract_folder",
+    "extract",
     "join",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "extraction": "Extraction encode_images extract_features extract_folder",
+        "extraction": "Encoding Extraction Target encode_images extract",
         "image_inputs": "BlockOutputs ImageInputs",
     },
 )  # they need PyTorch

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,26 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data import Split, ZeroShotDataset, load_bundle, save_bundle
+from classnorm.data import Split, ZeroShotDataset, load_bundle
 from classnorm.data.attribute_names import attributes_of_columns
-from classnorm.data.decoding import image_signature, read_images
+from classnorm.data.decoding import read_images
 from classnorm.data.descriptions import Descriptions, match_names, read_descriptions
 from classnorm.data.image_table import Images, ImageTable
-from classnorm.data.provenance import Provenance
 from classnorm.data.validation import stratified
-from classnorm.encoders import Encoder, Preprocessing
+from classnorm.encoders import Preprocessing
 from classnorm.errors import ConfigError, DataError
-from classnorm.io.arrays import read_npz, texts
-from classnorm.io.files import locked
 from classnorm.preparation import describe
-from classnorm.progress import OnProgress
+from classnorm.progress import notice
 
 if TYPE_CHECKING:
-    import torch
+    from classnorm.preparation.extraction import Encoding
 
 HOLD_OUT = 0.2  # of the classes, by default if all have images
 _TEST_SEEN = 0.2  # of the images of each seen class
-_COMPARED = ("checksum", "provenance", "attribute_names")
 _BESIDE = 64  # folders looked at for features of the same images
 
 _THUMBNAIL = Preprocessing(96, 96, (0.0,) * 3, (1.0,) * 3)
@@ -56,13 +50,13 @@ class Prepared:
         return {"position": np.array(list(examples)), "image": np.stack(list(examples.values()))}
 
 
-def joined_to(table: ImageTable, dataset: ZeroShotDataset, tell: Callable[[str], None]) -> ImageTable:
-    """Select the images of `dataset`, with its descriptors and split; `tell` is called with notices."""
+def joined_to(table: ImageTable, dataset: ZeroShotDataset) -> ImageTable:
+    """Select the images of `dataset`, with its descriptors and split."""
     joined = table.like(dataset)
     if len(joined) < dataset.n_rows:
-        tell(f"{len(joined)} of the {dataset.n_rows} images of {dataset.name} are there")
+        notice(f"{len(joined)} of the {dataset.n_rows} images of {dataset.name} are there")
     if len(joined) < len(table):
-        tell(f"{len(table) - len(joined)} images are not of {dataset.name} and are left out")
+        notice(f"{len(table) - len(joined)} images are not of {dataset.name} and are left out")
     return joined
 
 
@@ -73,7 +67,6 @@ def described(
     templates: Sequence[str] = (),
     *,
     cache: Path | None = None,
-    tell: Callable[[str], None] = lambda text: None,
 ) -> ImageTable:
     """Add descriptors to a table. It gets the classes of `descriptions`, of which those without images are unseen.
 
@@ -85,10 +78,9 @@ def described(
         content = Descriptions.of_names(table.class_names, table.name)
     else:
         content = read_descriptions(descriptions)
-    for notice in content.notices:
-        tell(notice)
+    notice(*content.notices)
     positions = np.array(match_names(table.class_names, table.name, content.names, content.where), dtype=np.int64)
-    descriptors = describe(content, text_encoder, templates, cache=cache, tell=tell)
+    descriptors = describe(content, text_encoder, templates, cache=cache)
     return replace(
         table,
         labels=positions[table.labels],
@@ -99,18 +91,29 @@ def described(
     )
 
 
-def with_split(
-    table: ImageTable, hold_out: float | None = None, seed: int = 0, unseen: Sequence[str] = ()
-) -> ImageTable:
+@dataclass(frozen=True)
+class SplitSettings:
+    """How images without a split are split: which classes are held out as unseen."""
+
+    hold_out: float | None = None
+    """Share of the classes with images; None for a fifth if every class has images, else 0."""
+    seed: int = 0
+    unseen: tuple[str, ...] = ()
+    """Names of the classes to hold out instead."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As in the manifest of a part."""
+        named = {"unseen": list(self.unseen)} if self.unseen else {}
+        return {"hold_out": self.hold_out, "seed": self.seed, **named}
+
+
+def with_split(table: ImageTable, settings: SplitSettings) -> ImageTable:
     """Add a split to a table that has none.
 
     Classes without images are unseen, and some of the others are held out as unseen to score them. A fifth of the
     images of each seen class are test images.
-
-    Args:
-        hold_out: share of the classes with images to hold out; None for a fifth if every class has images, else 0.
-        unseen: names of the classes to hold out instead.
     """
+    hold_out, unseen = settings.hold_out, settings.unseen
     if table.split is not None:
         if hold_out is not None or unseen:
             raise ConfigError(
@@ -126,7 +129,7 @@ def with_split(
     n_held_out = min(max(1, round(share * len(present))), len(present) - 2) if share and not unseen else 0
     if n_held_out < 0 or (hold_out and not n_held_out):
         raise DataError(f"{table.name}: {len(present)} classes have images; 3 are needed to hold one out, 2 to train")
-    generator = np.random.default_rng([seed, len(present)])
+    generator = np.random.default_rng([settings.seed, len(present)])
     held_out = generator.permutation(present)[:n_held_out]
     rows = generator.permutation(len(table))
     if unseen:
@@ -138,81 +141,16 @@ def with_split(
     return replace(table, split=Split(train, test_seen, np.sort(rows[is_unseen])))
 
 
-def prepare(
-    table: ImageTable,
-    encoder: Encoder,
-    bundle: Path,
-    *,
-    hold_out: float | None = None,
-    unseen: Sequence[str] = (),
-    seed: int = 0,
-    device: torch.device | str = "cpu",
-    strict: bool = False,
-    progress: OnProgress | None = None,
-) -> Prepared:
+def prepare(table: ImageTable, encoding: Encoding, bundle: Path, split: SplitSettings) -> Prepared:
     """Build the dataset of a table with descriptors, and write it to the file `bundle`.
 
     If this file, or the file of the same name in a folder beside its own, already contains features of the same images
     by the same encoder, they are reused.
     """
+    from classnorm.preparation.extraction import Target, extract  # PyTorch
 
-    def finish(readable: ImageTable) -> ImageTable:
-        return with_split(readable, hold_out, seed, unseen)
-
-    finish(table)  # raises errors before hours are spent on features
     beside = sorted(bundle.absolute().parent.parent.glob(f"*/{bundle.name}"))[:_BESIDE]
-    key = features_key(table, encoder)
-    is_new = not any(refreshed(table, key, bundle, finish, strict, source) for source in (bundle, *beside))
-    if is_new:
-        from classnorm.preparation.extraction import extract_features  # PyTorch
-
-        with locked(bundle):
-            extract_features(table, encoder, bundle, device=device, strict=strict, finish=finish, progress=progress)
-    dataset = load_bundle(bundle)
-    skipped = dataset.provenance.skipped
+    extraction = extract(table, encoding, Target(bundle), split, reuse=(bundle, *beside))
+    skipped = extraction.skipped
     readable = table.take(np.flatnonzero(~np.isin(table.files, list(skipped)))) if skipped else table
-    return Prepared(dataset, skipped, is_new, readable.images)
-
-
-def features_key(table: ImageTable, encoder: Encoder) -> tuple[str, str]:
-    """Identifies the features of these images by this encoder."""
-    return image_signature(table.images, range(len(table))), json.dumps(encoder.record())
-
-
-def refreshed(
-    table: ImageTable,
-    key: tuple[str, str],
-    bundle: Path,
-    finish: Callable[[ImageTable], ImageTable],
-    strict: bool,
-    source: Path,
-) -> bool:
-    """Whether the bundle `source` has the features with this key. If so, write `bundle` with them and with everything
-    else from the table."""
-    try:
-        content = read_npz(source, ("features", "image_files", "provenance"))
-        provenance = Provenance.from_array(content["provenance"], source)
-    except DataError:
-        return False
-    if key != (provenance.get("images"), provenance.get("encoder")) or (strict and "skipped" in provenance):
-        return False
-    # The images are the same, but their names need not be: they are relative to a folder or to a CSV file.
-    count = len(content["features"])
-    named = np.isin(table.files, texts(content["image_files"]))
-    rows = np.arange(count) if count == len(table) else np.flatnonzero(named)
-    if len(rows) != count:
-        return False
-    readable = finish(table.take(rows))
-    dataset = readable.dataset(
-        content["features"],
-        str(bundle),
-        provenance=readable.provenance | provenance.of_features,
-        image_files=readable.files,
-        is_train=readable.is_train,
-    )
-    with suppress(DataError):
-        old = load_bundle(bundle)
-        if all(getattr(old, part) == getattr(dataset, part) for part in _COMPARED):
-            return True
-    save_bundle(dataset, bundle)
-    return True
+    return Prepared(load_bundle(bundle), skipped, not extraction.reused, readable.images)

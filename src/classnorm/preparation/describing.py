@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from classnorm.encoders.text import SetEncoder, TextEncoder, load_text_encoder
 from classnorm.errors import ConfigError, DataError, ModelError
 from classnorm.io.arrays import read_npz
 from classnorm.io.files import digest
+from classnorm.progress import notice
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,6 @@ def describe(
     templates: Sequence[str] = (),
     *,
     cache: Path | None = None,
-    tell: Callable[[str], None] = lambda text: None,
 ) -> Descriptors:
     """Compute a descriptor of each class.
 
@@ -56,7 +56,6 @@ def describe(
         encoder: name of the text encoder; only loaded if there are sentences.
         templates: strings with {} for the sentence; by default the sentence alone.
         cache: `.npz` file to store descriptors in and to reuse them from.
-        tell: called with a message if cached descriptors are used.
     """
     for template in templates:
         if template.count("{}") != 1:
@@ -70,7 +69,7 @@ def describe(
     key = digest([descriptions.names, descriptions.sentences, list(templates), loaded.record()])
     cached = None if cache is None else _read_cache(cache, key)
     if cached is not None:
-        tell(f"descriptors of {len(cached.names)} classes are in {cache}")
+        notice(f"descriptors of {len(cached.names)} classes are in {cache}")
         return cached
     descriptors = _encode(descriptions, loaded, templates, key)
     if cache is not None:

@@ -21,7 +21,6 @@ from classnorm.data.bundles import (
     read_table,
     shards_of,
 )
-from classnorm.data.checks import check_descriptors
 from classnorm.data.image_table import ImageTable
 from classnorm.data.provenance import Provenance
 from classnorm.data.row_store import IntArray
@@ -29,7 +28,7 @@ from classnorm.encoders.encoder import Encoder
 from classnorm.errors import ConfigError, DataError
 from classnorm.io.arrays import texts
 from classnorm.io.files import digest
-from classnorm.preparation.dataset import with_split
+from classnorm.preparation.dataset import SplitSettings, with_split
 from classnorm.progress import OnProgress, Progress
 
 
@@ -39,15 +38,14 @@ class PartOf:
 
     number: int  # from 1
     of: int
-    split: dict[str, Any] | None = None  # settings with which `merge` adds a split; None adds none
 
     @classmethod
-    def parse(cls, text: str, split: dict[str, Any] | None = None) -> PartOf:
+    def parse(cls, text: str) -> PartOf:
         """Parse ``3/16``."""
         number, _, of = text.partition("/")
         if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
             raise ConfigError(f"`shard` is {text!r}; write 3/16 for the third of sixteen parts (1 to 16)")
-        return cls(int(number), int(of), split)
+        return cls(int(number), int(of))
 
     def rows(self, n: int) -> IntArray:
         """The rows of this part, of n."""
@@ -55,31 +53,27 @@ class PartOf:
             raise ConfigError(f"{n} images cannot be divided into {self.of} parts; use fewer in `shard`")
         return np.arange(n * (self.number - 1) // self.of, n * self.number // self.of)
 
-    def document(self, table: ImageTable, encoder: Encoder) -> dict[str, Any]:
-        """What all parts have in common, and the number. File times and folders may differ between machines."""
+    def document(self, table: ImageTable, encoder: Encoder, split: SplitSettings | None) -> dict[str, Any]:
+        """What all parts have in common, and the number. File times and folders may differ between machines.
+
+        Args:
+            split: with which `merge` splits the images of all parts, if the table has no split.
+        """
         images = digest([table.files, table.labels.tolist(), table.class_names])
         return {
             "number": self.number,
             "of": self.of,
             "images": images,
             "encoder": encoder.record(),
-            "split": self.split,
+            "split": None if split is None else split.as_dict(),
         }
-
-
-def check_table(table: ImageTable) -> None:
-    """Validate descriptors and split, before hours are spent on features."""
-    if table.descriptors is not None and table.split is not None:
-        table.dataset(np.zeros((len(table), 1), dtype=np.float32))
-    elif table.descriptors is not None:
-        check_descriptors(table.descriptors, table.class_names, table.name)
 
 
 _COMMON = {"images": "list of images", "encoder": "encoder", "split": "split settings", "of": "number of parts"}
 
 
 def merge(paths: Sequence[Path], out: Path, progress: OnProgress | None = None) -> ImageTable:
-    """Join the parts that `extract_folder` wrote to the folder bundle `out`; return its table.
+    """Join the parts that `extract` wrote to the folder bundle `out`; return its table.
 
     The parts may be given in any order. They must be all parts of one extraction, each once.
     """
@@ -89,8 +83,8 @@ def merge(paths: Sequence[Path], out: Path, progress: OnProgress | None = None) 
     table = _joined(tables)
     split = read_manifest(ordered[0])["part"]["split"]
     if split is not None:
-        table = with_split(table, split["hold_out"], split["seed"], split.get("unseen", ()))
-    check_table(table)
+        table = with_split(table, SplitSettings(split["hold_out"], split["seed"], tuple(split.get("unseen", ()))))
+    table.check()
     number, done = -1, 0
     with FolderWriter(out) as writer:
         for number, rows in enumerate(chain.from_iterable(map(shards_of, ordered))):

@@ -211,7 +211,7 @@ class Scorer:
                 "the model was trained on features and does not know their encoder; encode the images and use predict"
             )
         encoder = recorded_encoder(self.origin.encoder, weights)
-        features, reasons = encode_images([Path(image) for image in images], encoder, device=self.device)
+        features, reasons = encode_images([Path(image) for image in images], encoder, self.device)
         for image, reason in zip(images, reasons, strict=True):
             if reason:
                 raise DataError(f"{image}: {reason}")
