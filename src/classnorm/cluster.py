@@ -16,12 +16,12 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from weakref import WeakKeyDictionary
 
 from classnorm.errors import ClassNormError, ClusterError, ConfigError
 from classnorm.registry import LoadedPlugins
-from classnorm.settings import require
+from classnorm.settings import Config, NotNegative, at_least
 
 _RETRIES = 3  # of a call whose worker died
 _WAITING = 1000  # calls that Ray knows of at a time: enough for any cluster, and quick to look through
@@ -30,14 +30,14 @@ _LOOKS = 4  # without an answer, after which the head counts as dead
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
+class Cluster(Config):
     """Ray cluster."""
 
     address: str | None = None
     """Address of a running Ray cluster; by default a local cluster is started."""
-    jobs: int = 0
+    jobs: Annotated[int, at_least(0)] = 0
     """Calls at a time; 0 is one per CPU of the cluster."""
-    gpus: float = 0.0
+    gpus: NotNegative = 0.0
     """GPUs of a call on Ray; a fraction shares one."""
 
     def results(
@@ -77,7 +77,6 @@ class Cluster:
 
     def connect(self) -> Any:
         """Connect to the cluster, unless this process is connected already; return the module `ray`."""
-        require(self, at_least={"jobs": 0, "gpus": 0})
         try:
             import ray
         except ImportError as error:

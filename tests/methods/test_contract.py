@@ -188,8 +188,7 @@ def test_a_calibration_by_validation_works_from_end_to_end(tiny_data, fast_setti
 @each_method
 def test_the_two_common_recipes_exist_and_are_valid(tiny_data, method):
     for recipe in ("reference",) if method == "kernel" else ("paper", "reference"):  # kernel has no publication
-        _, config = resolve(tiny_data, method, recipe)
-        config.check()
+        resolve(tiny_data, method, recipe)
 
 
 @each_method

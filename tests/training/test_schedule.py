@@ -69,4 +69,4 @@ def test_the_fused_optimizer_takes_the_step_that_the_textbook_formula_takes(name
 )
 def test_invalid_settings_are_refused_by_name(change):
     with pytest.raises(ConfigError, match=next(iter(change))):
-        TrainingConfig(**change).check()
+        TrainingConfig(**change)

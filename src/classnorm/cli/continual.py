@@ -147,7 +147,6 @@ class Continual(SettingsCommand):
         if mode and issubclass(strategy_config(self.strategy), SolvedConfig):
             raise ConfigError(f"strategy {self.strategy} learns from fixed features; leave out --encoder")
         config = configure(stream, self.strategy, **(mode.settings if mode else {}) | self.set_values)
-        config.check()
         return ContinualExperiment(dataset, self.strategy, config, seed, tasks, arrivals=self.arrivals, images=mode)
 
     def _folder(self, experiment: ContinualExperiment) -> str:

@@ -219,13 +219,16 @@ def _with_truth_values(arguments: Sequence[str], config: type[Any]) -> list[str]
 
 
 def _optional_settings(config: type[Any]) -> Any:
-    """The config with None as the default of every field."""
+    """The config with None as the default of every field, which its checks do not know."""
     hints = typing.get_type_hints(config)
     fields = [
         (field.name, Annotated[hints[field.name] | None, optional(_metavar(hints[field.name]))], None)
         for field in dataclasses.fields(config)
     ]
-    return dataclasses.make_dataclass("settings", fields, bases=(config,), frozen=True, kw_only=True)
+    unchecked = {"__post_init__": lambda settings: None}
+    return dataclasses.make_dataclass(
+        "settings", fields, bases=(config,), namespace=unchecked, frozen=True, kw_only=True
+    )
 
 
 def _metavar(hint: Any) -> Any:

@@ -63,12 +63,10 @@ class Search(MethodCommand):
 
     def run(self) -> None:
         check_positive(seeds=self.seeds)
-        self.search.check()
         dataset = self.dataset.load(self.data)
         # The search chooses a calibration too, unless one is set.
         default = "validation:grid" if self.search.sampler == "grid" else "validation"
         _, base = resolve(dataset, self.method, self.recipe, **{"calibration": default} | self.set_values)
-        base.check()
         space = self._space(base)
         out = self.out or Path("runs") / file_name(dataset.name) / f"{self.method}-search-{self.search.sampler}"
         with stage("validation fits") as progress:

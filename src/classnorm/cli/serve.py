@@ -76,7 +76,6 @@ class Serve(Command):
                 limits=self.limits,
                 **state,
             )
-            settings.check()
             from classnorm.serve.server import default_model, run  # PyTorch and Starlette
 
             if not self.model:

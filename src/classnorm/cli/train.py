@@ -70,7 +70,6 @@ class Train(MethodCommand):
             prepared = self._prepared()
         dataset = self.dataset.load(self.data) if prepared is None else prepared.dataset
         _, config = resolve(dataset, self.method, self.recipe, **self.set_values)
-        config.check()
         precision: Precision = getattr(config, "precision", "float32")
         if text := precision_notice(precision, pick_device(device)):
             notice(text)

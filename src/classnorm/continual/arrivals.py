@@ -5,35 +5,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.settings import require
+from classnorm.settings import Config, Share, at_least
 
 IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arrivals:
+class Arrivals(Config):
     """How rows and attributes arrive. A class is first met in its own task, so it is unseen until then."""
 
-    blurry: float = 0.0
+    blurry: Share = 0.0
     """Share of the training rows of each class that arrive in later tasks, each row in a random one."""
-    returning: float = 0.0
+    returning: Share = 0.0
     """Share of the classes of each task that return: half of their training rows arrive in one later task."""
-    imbalance: float = 1.0
+    imbalance: Annotated[float, at_least(1)] = 1.0
     """Training rows per class in the richest task relative to the poorest; others are in between on a log scale."""
-    late_attributes: float = 0.0
+    late_attributes: Share = 0.0
     """Share of the attributes that are unknown (0) at first and become known in the course of the tasks."""
-    rows_at_once: int = 0
+    rows_at_once: Annotated[int, at_least(0)] = 0
     """Training rows that arrive together and do not come back; 0 is all rows of a task."""
-
-    def check(self) -> None:
-        """Raise a `ConfigError` for an invalid value."""
-        shares = dict.fromkeys(("blurry", "returning", "late_attributes"), (0.0, 1.0))
-        require(self, between=shares, at_least={"imbalance": 1.0, "rows_at_once": 0})
 
     def changed(self) -> dict[str, Any]:
         """The options that are set; none for a plain stream."""

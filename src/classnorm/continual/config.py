@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 from classnorm.nn import Distribution
-from classnorm.settings import added_setting, require, stored_settings
+from classnorm.settings import Config, Count, NotNegative, Positive, Steps, Width, added_setting, at_least
 from classnorm.training import TrainingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamConfig:
+class StreamConfig(Config):
     """Settings that every strategy has."""
 
-    bias: float = 0.0
+    bias: Annotated[float, at_least(-2)] = 0.0
     """Subtracted from the cosines of the classes seen so far, which a learner favours; mAUC does not depend on it."""
-
-    def check(self) -> None:
-        """Raise a `ConfigError` for an invalid value."""
-        self.at_least(-2.0, "bias")
-
-    def at_least(self, low: float, *names: str) -> None:
-        """Raise a `ConfigError` for a field below `low`."""
-        require(self, at_least=dict.fromkeys(names, low))
-
-    def as_dict(self) -> dict[str, Any]:
-        """All settings, for files and keys."""
-        return stored_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,29 +30,29 @@ class ContinualConfig(StreamConfig):
     class_norm: bool = True
     """Class standardization before the embedder's last layer, and proper variance for that layer; otherwise both layers
     start with Kaiming's variance."""
-    hidden: int = 256
+    hidden: Width = 256
     """Width of the embedder's hidden layer."""
-    gamma: float = 5.0
+    gamma: Positive = 5.0
     """Scale γ of normalize+scale (logits are γ²·cos)."""
     final_relu: bool = True
     """ReLU on the prototypes, as in the authors' code for non-negative features; the paper's text has none."""
     init_distribution: Distribution = "uniform"
     """Draw initial weights from a uniform or a normal distribution."""
-    lr: float = 1e-3
+    lr: Positive = 1e-3
     """Learning rate of the embedder."""
-    momentum: float = 0.9
+    momentum: NotNegative = 0.9
     """Momentum of SGD, for the embedder."""
-    encoder_lr: float = 5e-3
+    encoder_lr: NotNegative = 5e-3
     """Learning rate of an encoder that is fine-tuned."""
-    encoder_momentum: float = 0.0
+    encoder_momentum: NotNegative = 0.0
     """Momentum of SGD, for the encoder."""
-    batch_size: int = 32
+    batch_size: Count = 32
     """Rows of the task per step."""
-    epochs: int = 5
+    epochs: Steps = 5
     """Passes over the training rows of each task."""
-    lr_decay: float = 0.9
+    lr_decay: Positive = 0.9
     """Factor applied to the learning rates after each task."""
-    grad_clip: float = 100.0
+    grad_clip: NotNegative = 100.0
     """Maximum norm of the gradient of all weights; 0 disables clipping."""
     augment: bool = added_setting(False)
     """Train an encoder on images that are mirrored and shifted at random; with frozen blocks, mirrored only."""
@@ -83,10 +71,3 @@ class ContinualConfig(StreamConfig):
             schedule="constant",
             grad_clip=self.grad_clip,
         )
-
-    def check(self) -> None:
-        super().check()
-        self.training().check()
-        self.at_least(1, "hidden")
-        self.at_least(0.0, "encoder_lr", "encoder_momentum")
-        require(self, positive=["gamma", "lr_decay"])

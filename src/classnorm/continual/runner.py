@@ -80,7 +80,6 @@ def run_stream(
         raise ConfigError(
             f"strategy {strategy} needs a config of type {kind.Config.__name__}, not {type(config).__name__}"
         )
-    config.check()
     device = device or torch.device("cpu")
     inputs = FeatureInputs.of(dataset, device) if inputs is None else inputs
     if len(inputs) != dataset.n_rows:

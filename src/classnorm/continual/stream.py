@@ -78,7 +78,6 @@ class TaskStream:
         """
         if seed < 0:
             raise ConfigError(f"seed is {seed}; it must be at least 0")
-        arrivals.check()
         sizes = _sizes(dataset, tasks)
         order = np.random.default_rng([seed, 0]).permutation(dataset.n_classes)
         official = is_train if is_train is not None else dataset.is_train

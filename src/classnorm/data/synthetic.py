@@ -59,7 +59,7 @@ class SyntheticConfig:
                 raise ConfigError(f"synthetic: {key} must be a number, not {value!r}") from None
         return cls(**values)
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Raise a `ConfigError` for invalid sizes."""
         if not (self.classes - self.unseen >= 2 and self.unseen >= 0 and self.rows >= 2 * self.classes):
             raise ConfigError("synthetic: needs at least 2 seen classes and 2 rows per class")
@@ -82,7 +82,6 @@ def synthetic(config: SyntheticConfig | None = None) -> ZeroShotDataset:
     3
     """
     config = config or SyntheticConfig()
-    config.check()
     generator = np.random.default_rng(config.seed)
     descriptors, means = _classes(config, generator)
     features = _rows(config, means, _labels(config), generator)
@@ -100,7 +99,6 @@ def synthesize(
 
     Each shard has its own random numbers, so that memory does not grow with the rows.
     """
-    config.check()
     generator = np.random.default_rng(config.seed)
     descriptors, means = _classes(config, generator)
     means, labels = means.astype(np.float32), _labels(config)

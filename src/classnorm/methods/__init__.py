@@ -116,8 +116,6 @@ def read_recipe(path: Path, method: Method) -> MethodConfig:
     if (name := document["method"]) != method.name:
         raise ConfigError(f"{path}: a recipe for the method {name!r}; use `method={name!r}`")
     try:
-        config = method.config().replace(**document["config"])
-        config.check()
+        return method.config().replace(**document["config"])
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    return config

@@ -199,7 +199,6 @@ def prepare(
     dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device: torch.device, processes: Processes = ALONE
 ) -> TrainingProblem:
     """The untrained model and its training data, from the seen classes only."""
-    config.check()
     rows = RowSource.of(dataset, device)
     n_seen, features = len(rows.descriptors), rows.features
     model = ClassNormModel(config, dataset.d_a, dataset.d_z, seed, rows.descriptors.cpu(), n_seen).to(device)

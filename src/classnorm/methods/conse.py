@@ -70,7 +70,6 @@ def build(config: ConSEConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]
 
 def fit(dataset: ZeroShotDataset, config: ConSEConfig, seed: int, context: FitContext) -> Fitted:
     """Train the classifier with cross-entropy, from zero, as the problem is convex."""
-    config.check()
     rows = TrainingRows.of(dataset, context.device)
     model = ConSEModel(config, dataset.d_a, dataset.d_z, len(rows.descriptors)).to(context.device)
     features, _ = model.fit_normalization(rows)

@@ -223,7 +223,6 @@ def build(config: KernelConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor
 
 def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitContext) -> Fitted:
     """Solve the closed form, then refine it for a few epochs."""
-    config.check()
     rows = RowSource.of(dataset, torch.device("cpu"))
     moments = row_moments(dataset, rows, config.power, context.shared, context.processes)
     model = solve(config, rows.descriptors, moments, seed).to(context.device)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from classnorm.data import SplitKind, ZeroShotDataset, validation_dataset
-from classnorm.errors import ConfigError, unknown_name
+from classnorm.errors import ConfigError
 from classnorm.io.files import digest
 from classnorm.lazy import Lazy
 from classnorm.methods.space import Range, Space
 from classnorm.metrics import Calibration
-from classnorm.settings import stored_settings
+from classnorm.settings import Config, at_most
 from classnorm.training import FitContext, History, TrainingConfig
 
 if TYPE_CHECKING:
@@ -33,63 +32,27 @@ VALIDATED: dict[str, Literal["any", "scale", "bias", "grid"]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class MethodConfig:
+class MethodConfig(Config):
     """Settings of every method: the calibration of seen scores and its validation splits."""
 
     calibration: str = "validation"
     """validation[:scale|:bias|:grid], none, scale:S (seen scores times S) or bias:B (seen scores minus B)."""
     validation: SplitKind = "matched"
     """Validation splits: `matched` holds out the dataset's share of unseen classes, `paper` 10 % of the seen ones."""
-    validation_splits: int = 2
+    validation_splits: Annotated[int, at_most(1000)] = 2
     """Validation splits to average over; each costs one more training run."""
 
-    def check(self) -> None:
-        """Raise a `ConfigError` for an invalid value."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.calibration not in VALIDATED:
             Calibration.parse(self.calibration)
         elif self.validation_splits < 1:
             raise ConfigError("validation_splits must be at least 1 for a calibration by validation")
 
-    def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed, each checked for its name and type."""
-        hints = typing.get_type_hints(type(self))
-        for name, value in changes.items():
-            if name not in hints:
-                raise unknown_name("setting", name, hints)
-            changes[name] = _as_type(name, value, hints[name])
-        return dataclasses.replace(self, **changes)
-
-    def as_dict(self) -> dict[str, Any]:
-        """All settings, for files and keys."""
-        return stored_settings(self)
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedMethodConfig(MethodConfig, TrainingConfig):
     """Settings of a method that the training loop trains."""
-
-    def check(self) -> None:
-        MethodConfig.check(self)
-        TrainingConfig.check(self)
-
-
-def _as_type(name: str, value: Any, hint: Any) -> Any:
-    """`value` if it matches the annotation; integers pass for floats."""
-    options = typing.get_args(hint) if typing.get_origin(hint) is not None else (hint,)
-    if typing.get_origin(hint) is typing.Literal:
-        if value in options:
-            return value
-        raise unknown_name(f"value of {name}", str(value), map(str, options))
-    for option in options:
-        if typing.get_origin(option) is typing.Literal:
-            if value in typing.get_args(option):
-                return value
-        elif option is float and isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-        elif isinstance(value, option) and not (isinstance(value, bool) and option is not bool):
-            return value
-    expected = getattr(hint, "__name__", str(hint))
-    raise ConfigError(f"{name} cannot be {value!r}; it must be of type {expected}")
 
 
 @dataclass(frozen=True)

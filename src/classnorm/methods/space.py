@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from classnorm.errors import ConfigError, unknown_name
+from classnorm.settings import of_type
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def parse_space(texts: Sequence[str], config: Any) -> Space:
         if name not in hints:
             raise unknown_name("setting", name, hints)
         hint = hints[name]
-        space[name] = _range(name, values, hint) if ".." in values else _choice(name, values, hint, config)
+        space[name] = _range(name, values, hint) if ".." in values else _choice(name, values, hint)
     return space
 
 
@@ -91,11 +92,8 @@ def _range(name: str, text: str, hint: Any) -> Range:
     return Range(low, high, log, whole=hint is int)
 
 
-def _choice(name: str, text: str, hint: Any, config: Any) -> Choice:
-    values = tuple(_value(item.strip(), hint) for item in text.split(","))
-    for value in values:
-        config.replace(**{name: value})  # raises for an invalid value
-    return Choice(values)
+def _choice(name: str, text: str, hint: Any) -> Choice:
+    return Choice(tuple(of_type(name, _value(item.strip(), hint), hint) for item in text.split(",")))
 
 
 def _value(text: str, hint: Any) -> Any:

@@ -97,7 +97,6 @@ def fit(dataset: ZeroShotDataset, config: SynCConfig, seed: int, context: FitCon
     square. So W is trained, a convex problem starting from zero, and V is solved for. The minimum is the same as when
     training V, without the ill-conditioning of S for large σ.
     """
-    config.check()
     rows = TrainingRows.of(dataset, context.device)
     n_seen = len(rows.descriptors)
     model = SynCModel(config, dataset.d_a, dataset.d_z, n_seen).to(context.device)

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.errors import ConfigError
-from classnorm.settings import require
+from classnorm.settings import POSITIVE, SHARE
 
 _STRIP = 256  # rows of the matrix of products computed at a time
 _LARGE = 256  # dimensions from which eigenvectors take noticeable time
@@ -161,8 +161,10 @@ class FeatureGeometry(nn.Module):
         super().__init__()
         self.dimensions, self.power = dimensions, power
         self.shrinkage, self.whitening, self.within = shrinkage, whitening, within
-        shares = dict.fromkeys(("shrinkage", "whitening", "within"), (0, 1))
-        require(self, positive=["dimensions", "power"], between=shares)
+        for name, value in {"dimensions": dimensions, "power": power}.items():
+            POSITIVE.require(name, value)
+        for name, value in {"shrinkage": shrinkage, "whitening": whitening, "within": within}.items():
+            SHARE.require(name, value)
         self.blocks = list(blocks) or [d_z]
         self.widths = [min(dimensions, size) for size in self.blocks]
         self.weights = list(weights) if weights else [1 / len(self.blocks)] * len(self.blocks)

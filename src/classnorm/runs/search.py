@@ -58,7 +58,7 @@ class SearchConfig:
     recipe_first: bool = False
     """Use the recipe's settings as the first trial of tpe."""
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         for name, most in (("trials", 10**6), ("batch", 10**6), ("splits", 1000)):
             if not 1 <= getattr(self, name) <= most:
                 raise ConfigError(
@@ -150,18 +150,20 @@ class _Rounds:
 
     def run(self, candidates: Candidates, splits: range, sides: dict[int, list[SideScores]]) -> dict[int, str]:
         """Fit the candidates on some splits, add their scores to `sides`, and return the errors by trial."""
-        fits = {
-            number: [
-                ValidationTask(self.dataset, self.method, self.base.replace(**settings), self.config.seed, split)
-                for split in splits
-            ]
-            for number, settings in candidates.items()
-        }
+        fits, errors = {}, {}
+        for number, settings in candidates.items():
+            try:
+                config = self.base.replace(**settings)
+            except ConfigError as error:  # settings that exclude each other
+                errors[number] = str(error)
+            else:
+                fits[number] = [
+                    ValidationTask(self.dataset, self.method, config, self.config.seed, split) for split in splits
+                ]
         report = self._report if self.progress else None
         failed = run_tasks([fit for group in fits.values() for fit in group], self.root, self.engine, report)
         self.done += len(candidates) * len(splits)
         self.seconds += sum(fit.seconds(self.root) for group in fits.values() for fit in group)
-        errors = {}
         for number, group in fits.items():
             messages = [failed[fit.name].message for fit in group if fit.name in failed]
             if messages:
@@ -207,8 +209,6 @@ def search(
         root: folder of the tasks.
         progress: called with the number of finished fits and the maximum number of fits.
     """
-    config.check()
-    base.check()
     if not space:
         raise ConfigError("nothing to search over; name settings in `space`")
     n_trials = len(grid(space)) if config.sampler == "grid" else config.trials

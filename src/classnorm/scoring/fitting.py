@@ -71,7 +71,6 @@ def fit_calibrated(job: FitJob, context: FitContext) -> CalibratedFit:
     The validation fits also determine the temperature of the probabilities, which is 1 without them. Validation
     fits and the final fit are stages of `progress`.
     """
-    job.config.check()
     if isinstance(job.config, TrainingConfig):
         # The first optimizer of a process makes PyTorch import its compiler: keep that second or two out of the timing.
         importlib.import_module("torch._dynamo")

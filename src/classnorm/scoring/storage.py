@@ -98,7 +98,6 @@ def read_model(path: Path, device: Device) -> dict[str, Any]:
         weights = {name: tensors.pop(name) for name in list(tensors) if name.startswith("model.")}
         method = method_named(document["method"])
         config = method.config().replace(**document["config"])
-        config.check()
         return {
             "model": _built(method, config, document, weights).to(pick_device(device)).eval(),
             "method": method.name,

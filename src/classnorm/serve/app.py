@@ -31,7 +31,6 @@ PAGE = Path(__file__).parent / "page"
 
 def create_app(settings: ServeSettings) -> ASGIApp:
     """The ASGI application of one worker, with its models loaded."""
-    settings.check()
     counters = Counters(settings.run_folder)
     api = Api(load_models(settings.models), settings, counters)
 

@@ -113,7 +113,6 @@ def run(settings: ServeSettings, started: Callable[[str], None] = lambda address
     Args:
         started: called with the address as soon as connections are accepted.
     """
-    settings.check()
     folder = Path(tempfile.mkdtemp(prefix="classnorm-serve-"))
     try:
         settings = replace(settings, run_folder=folder / "counters")

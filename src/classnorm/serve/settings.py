@@ -55,7 +55,7 @@ class Limits:
     saved: int = 100
     """Models in the folder of saved models."""
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not value > 0:
                 raise ConfigError(f"`{name}` is {value}; it must be positive")
@@ -97,8 +97,7 @@ class ServeSettings:
             return None
         return frozenset({"localhost", "127.0.0.1", "[::1]", self.host, *self.allowed_hosts})
 
-    def check(self) -> None:
-        self.limits.check()
+    def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"`port` is {self.port}; it must be between 0 and 65535")
         if self.workers < 1:

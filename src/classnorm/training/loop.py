@@ -120,7 +120,6 @@ def train(
         hint: likely remedy, for the error message on divergence.
         precision: of the products in `loss`; weights, gradients and the loss itself are in float32.
     """
-    config.check()
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     device = parameters[0].device
     optimizer = make_optimizer(_groups(parameters, no_decay) if no_decay else parameters, config, device)

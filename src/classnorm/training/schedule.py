@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from classnorm.errors import ConfigError
-from classnorm.settings import require
+from classnorm.settings import Config, Count, NotNegative, Positive, Steps
 
 if TYPE_CHECKING:
     import torch
@@ -18,35 +18,33 @@ Schedule = Literal["constant", "step", "steps", "cosine", "inverse"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
+class TrainingConfig(Config):
     """Settings of the training loop. The defaults are those of the authors' released code."""
 
-    epochs: int = 50
+    epochs: Steps = 50
     """Passes over the training rows; the final model is kept."""
-    batch_size: int = 256
+    batch_size: Count = 256
     """Rows per step."""
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     """Optimizer: `adam` and `sgd` add weight decay to the gradient, `adamw` decays the weights directly."""
-    lr: float = 5e-4
+    lr: Positive = 5e-4
     """Learning rate."""
-    weight_decay: float = 1e-4
+    weight_decay: NotNegative = 1e-4
     """L2 penalty of the weights."""
-    momentum: float = 0.9
+    momentum: NotNegative = 0.9
     """Momentum of SGD."""
     schedule: Schedule = "step"
     """Learning rate: `constant`, one drop by `lr_drop` (`step`), repeated drops (`steps`), a `cosine` to 0, or
     `inverse`: times (1 + step/100)^(−3/4)."""
-    lr_drop: float = 0.1
+    lr_drop: NotNegative = 0.1
     """Factor of each learning-rate drop."""
-    lr_drop_at: float = 0.5
+    lr_drop_at: NotNegative = 0.5
     """Share of training before the drop of `step`, or between the drops of `steps`."""
-    grad_clip: float = 0.0
+    grad_clip: NotNegative = 0.0
     """Largest gradient norm over all weights; 0 does not clip."""
 
-    def check(self) -> None:
-        """Raise a `ConfigError` for an invalid value."""
-        not_negative = dict.fromkeys(("weight_decay", "momentum", "lr_drop", "lr_drop_at", "grad_clip"), 0)
-        require(self, positive=["lr"], at_least={"epochs": 1, "batch_size": 1} | not_negative)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.schedule == "steps" and self.lr_drop_at == 0:
             raise ConfigError("lr_drop_at is 0; the schedule steps needs a positive share between its drops")
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Method, Recipes
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.settings import require
+from classnorm.settings import NotNegative
 from classnorm_lab.rivals.fclswgan import ClassifiedGame, FCLSWGANConfig
 from classnorm_lab.rivals.fclswgan import paper as fclswgan_paper
 from classnorm_lab.rivals.parts.generation import Batch, GenerativeModel, build, generative_fit
@@ -36,14 +36,10 @@ class CIZSLConfig(FCLSWGANConfig):
     hidden: int = 512
     classifier_lr: float = 2e-3
     classifier_epochs: int = 12
-    creativity_weight: float = 0.1
+    creativity_weight: NotNegative = 0.1
     """Weight of the divergence between the posterior of hallucinated classes and the uniform distribution."""
-    realism_weight: float = 0.1
+    realism_weight: NotNegative = 0.1
     """Weight of the critic's judgement of hallucinated classes."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, at_least={"creativity_weight": 0, "realism_weight": 0})
 
 
 def paper(dataset: ZeroShotDataset) -> CIZSLConfig:

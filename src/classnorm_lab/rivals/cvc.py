@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from classnorm.methods.method import Fitted, Method, Recipes
 from classnorm.methods.model import ExampleSpace, TrainingRows
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import dot_logits
-from classnorm.settings import require
+from classnorm.settings import Positive, at_least
 from classnorm.training import FitContext, train
 from classnorm_lab.rivals.parts.embedding import EmbedderModel
 from classnorm_lab.rivals.parts.episode import EpisodeConfig, Episodes, classes_of
@@ -34,7 +34,7 @@ class CVCConfig(EpisodeConfig):
     """Epochs, each with as many episodes as it takes to draw the number of training rows; the final model is kept."""
     batch_size: int = 128
     """Rows per episode, batch_size / ways from each of its classes."""
-    ways: int = 32
+    ways: Annotated[int, at_least(2)] = 32
     """Classes per episode, at most all seen classes."""
     grad_clip: float = 1.0
     hidden: int = 1600
@@ -42,12 +42,11 @@ class CVCConfig(EpisodeConfig):
     """ReLU on the prototypes, for non-negative features; recipes set it to match the data."""
     logits: Literal["cosine", "dot"] = "cosine"
     """Logits: `cosine` times a learnt scale, or the `dot` product."""
-    scale: float = 10.0
+    scale: Positive = 10.0
     """Initial scale of the cosine."""
 
-    def check(self) -> None:
-        super().check()
-        require(self, positive=["scale"], at_least={"ways": 2})
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.batch_size < self.ways:
             raise ConfigError(
                 f"batch_size is {self.batch_size}; it must be at least the {self.ways} ways, one row for each class"
@@ -134,7 +133,6 @@ def build(config: CVCConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) 
 
 def fit(dataset: ZeroShotDataset, config: CVCConfig, seed: int, context: FitContext) -> Fitted:
     """Train on the training rows."""
-    config.check()
     rows = TrainingRows.of(dataset, context.device)
     model = CVCModel(config, dataset.d_a, dataset.d_z, seed, rows.descriptors).to(context.device)
     episodes = Episodes(rows.labels, config.ways, config.batch_size // config.ways, seed)

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Method, Recipes
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.settings import require
+from classnorm.settings import Count, NotNegative
 from classnorm_lab.rivals.fclswgan import ClassifiedGame, FCLSWGANConfig
 from classnorm_lab.rivals.lsrgan import class_means
 from classnorm_lab.rivals.parts.generation import (
@@ -52,19 +52,14 @@ class DASCNConfig(FCLSWGANConfig):
     hidden: int = 512
     """Hidden units of the two generators and of the two critics."""
     critic_steps: int = 1
-    dual_weight: float = 0.1
+    dual_weight: NotNegative = 0.1
     """Weight of the judgement of reconstructed descriptors by their critic."""
-    semantic_weight: float = 1.0
+    semantic_weight: NotNegative = 1.0
     """Weight of the semantic consistency: the squared error of reconstructed descriptors."""
-    visual_weight: float = 10.0
+    visual_weight: NotNegative = 10.0
     """Weight of the visual consistency: the squared distance of class means of generated and of real features."""
-    mean_rows: int = 8
+    mean_rows: Count = 8
     """Generated features per class mean; the classes of a step are as many as make a batch."""
-
-    def check(self) -> None:
-        super().check()
-        limits = dict.fromkeys(("dual_weight", "semantic_weight", "visual_weight"), 0) | {"mean_rows": 1}
-        require(self, at_least=limits)
 
 
 def paper(dataset: ZeroShotDataset) -> DASCNConfig:

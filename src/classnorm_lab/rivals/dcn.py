@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +26,7 @@ from classnorm.methods.parts.normalized import NormalizedModel
 from classnorm.methods.settings.parts import NormalizedConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalizationKind, entropy_regularizer
-from classnorm.settings import require
+from classnorm.settings import NotNegative, Positive, Width, between
 from classnorm.training import FitContext, Schedule, train
 from classnorm_lab.rivals.parts.dropout import StepDropout
 
@@ -41,25 +42,16 @@ class DCNConfig(TrainedMethodConfig, NormalizedConfig):
     schedule: Schedule = "cosine"
     feature_normalization: AttributeNormalizationKind = "none"
     attribute_normalization: AttributeNormalizationKind = "unit-plain"
-    hidden: int = 1024
+    hidden: Width = 1024
     """Hidden units of the network from features to the common space."""
-    dropout: float = 0.5
+    dropout: Annotated[float, between(0, 0.99)] = 0.5
     """Share of hidden units dropped in training."""
-    scale: float = 5.0
+    scale: Positive = 5.0
     """Factor of the inner products, the inverse temperature of the softmax over the seen classes."""
-    unseen_scale: float = 0.03
+    unseen_scale: Positive = 0.03
     """The same for the softmax over the unseen classes, whose entropy is minimised."""
-    entropy_weight: float = 1.0
+    entropy_weight: NotNegative = 1.0
     """Weight of that entropy; 0 trains without the descriptors of unseen classes."""
-
-    def check(self) -> None:
-        super().check()
-        require(
-            self,
-            positive=["scale", "unseen_scale"],
-            at_least={"hidden": 1, "entropy_weight": 0},
-            between={"dropout": (0, 0.99)},
-        )
 
 
 _PAPER_STEPS = 100_000
@@ -152,7 +144,6 @@ def build(config: DCNConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) 
 
 def fit(dataset: ZeroShotDataset, config: DCNConfig, seed: int, context: FitContext) -> Fitted:
     """Train on the training rows and the descriptors of all classes."""
-    config.check()
     rows = TrainingRows.of(dataset, context.device)
     model = DCNModel(config, dataset.d_a, dataset.d_z, seed).to(context.device)
     features, _ = model.fit_normalization(rows)

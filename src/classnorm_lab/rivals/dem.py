@@ -15,7 +15,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fitted, Method, Recipes
 from classnorm.methods.model import ExampleSpace, TrainingRows
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.settings import require
+from classnorm.settings import Depth
 from classnorm.training import FitContext, train
 from classnorm_lab.rivals.parts.distance import negative_distances
 from classnorm_lab.rivals.parts.embedding import EmbedderConfig, EmbedderModel
@@ -30,14 +30,10 @@ class DEMConfig(EmbedderConfig):
     lr: float = 1e-3
     weight_decay: float = 1e-4
     """L2 penalty of the weights, the main regulariser here."""
-    layers: int = 2
+    layers: Depth = 2
     """Linear layers of the embedder; 1 is linear regression on the descriptors."""
     final_relu: bool = True
     """ReLU on the prototypes, for non-negative features; recipes set it to match the data."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, at_least={"layers": 1})
 
 
 def paper(dataset: ZeroShotDataset) -> DEMConfig:
@@ -92,7 +88,6 @@ def build(config: DEMConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) 
 
 def fit(dataset: ZeroShotDataset, config: DEMConfig, seed: int, context: FitContext) -> Fitted:
     """Train on the training rows."""
-    config.check()
     rows = TrainingRows.of(dataset, context.device)
     model = DEMModel(config, dataset.d_a, dataset.d_z, seed, rows.descriptors).to(context.device)
 

@@ -29,7 +29,7 @@ from classnorm.methods.model import RowSource
 from classnorm.methods.settings.parts import NormalizedConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalization, cosine_logits, initialize_
-from classnorm.settings import added_setting, require
+from classnorm.settings import Count, NotNegative, Positive, Width, added_setting
 from classnorm.training import FitContext, Schedule, StoredRows, seeded, train
 from classnorm_lab.rivals.parts.embedding import EmbedderConfig, EmbedderModel
 from classnorm_lab.rivals.parts.feature_maps import channels_of, check_positions
@@ -45,22 +45,18 @@ class DVBEConfig(EmbedderConfig, NormalizedConfig):
     lr: float = 1e-3
     schedule: Schedule = "cosine"
     hidden: int = 1024
-    channels: int = 64
+    channels: Width = 64
     """Channels of each of the two projections whose products are the second-order features."""
-    positions: int = added_setting(1)
+    positions: Count = added_setting(1)
     """Positions of the feature map in a row, over which the products are summed; recipes take it from the dataset."""
-    margin_width: float = 1.0
+    margin_width: NotNegative = 1.0
     """Width σ of the adaptive margin: smaller ones are stricter with rows that are not yet recognised; 0 has none."""
-    gamma: float = 6.0
+    gamma: Positive = 6.0
     """Scale γ of the alignment: the scores of unseen classes are γ² times cosines."""
-    gate_weight: float = 0.5
+    gate_weight: NotNegative = 0.5
     """Weight of the entropy over seen classes in the scores of unseen ones; with a large one it alone decides."""
     final_relu: bool = True
     """ReLU on the prototypes, for non-negative features; recipes set it to match the data."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, positive=["gamma"], at_least={"channels": 1, "positions": 1, "margin_width": 0, "gate_weight": 0})
 
 
 def paper(dataset: ZeroShotDataset) -> DVBEConfig:
@@ -231,7 +227,6 @@ def build(config: DVBEConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor])
 
 def fit(dataset: ZeroShotDataset, config: DVBEConfig, seed: int, context: FitContext) -> Fitted:
     """Train both heads on the training rows, which may stay in files."""
-    config.check()
     check_positions(dataset, config.positions)
     rows = RowSource.of(dataset, context.device)
     model = DVBEModel(config, dataset.d_a, dataset.d_z, len(rows.descriptors), seed, rows.descriptors)

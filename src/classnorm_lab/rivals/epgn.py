@@ -17,6 +17,7 @@ import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +29,7 @@ from classnorm.methods.model import ExampleSpace, TrainingRows, ZeroShotModel
 from classnorm.methods.settings.parts import DescriptorConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalization, initialize_
-from classnorm.settings import require
+from classnorm.settings import Count, NotNegative, Positive, Steps, Width, at_least, at_most
 from classnorm.training import EpochLosses, FitContext, History, gradient_step, run_epochs, seeded
 from classnorm_lab.rivals.parts.distance import negative_distances
 from classnorm_lab.rivals.parts.generation import Critic, wasserstein_loss
@@ -38,43 +39,36 @@ from classnorm_lab.rivals.parts.generation import Critic, wasserstein_loss
 class EPGNConfig(MethodConfig, DescriptorConfig):
     """Settings of E-PGN. The defaults are the recipe `reference`."""
 
-    epochs: int = 8
+    epochs: Steps = 8
     """Episodes; each holds out other classes."""
-    steps: int = 50
+    steps: Steps = 50
     """Steps of an episode on the classes that are not held out."""
-    refine_steps: int = 10
+    refine_steps: Annotated[int, at_least(0), at_most(10**6)] = 10
     """Steps of an episode on the held-out classes; 0 trains without episodes, on all classes."""
-    held_out: int = 10
+    held_out: Count = 10
     """Classes held out in an episode, at most half of the seen ones."""
-    batch_size: int = 64
+    batch_size: Count = 64
     """Rows per step on the classes that are not held out."""
-    lr: float = 1e-3
+    lr: Positive = 1e-3
     """Learning rate (Adam)."""
-    refine_rate: float = 0.1
+    refine_rate: Positive = 0.1
     """Learning rate on the held-out classes, as a share of `lr`."""
-    refine_scale: float = 10.0
+    refine_scale: Positive = 10.0
     """Factor of the mean squared distances in the softmax over the held-out classes."""
-    hidden: int = 512
+    hidden: Width = 512
     """Hidden units of the prototype generator and of its reverse."""
-    critic_hidden: int = 512
+    critic_hidden: Width = 512
     """Hidden units of the critic."""
     final_relu: bool = True
     """ReLU on the prototypes, for non-negative features; recipes set it to match the data."""
-    regression_weight: float = 10.0
+    regression_weight: NotNegative = 10.0
     """Weight of the squared errors, relative to the cross-entropies."""
-    classification_scale: float = 0.03
+    classification_scale: Positive = 0.03
     """Factor of the inner products in the cross-entropies."""
-    adversarial_weight: float = 0.03
+    adversarial_weight: NotNegative = 0.03
     """Weight of the critic's score in the loss of the other networks; 0 trains without a critic."""
-    gradient_penalty: float = 10.0
+    gradient_penalty: NotNegative = 10.0
     """Weight λ of the critic's gradient penalty."""
-
-    def check(self) -> None:
-        super().check()
-        positive = ("lr", "refine_rate", "refine_scale", "classification_scale")
-        counts = ("epochs", "steps", "held_out", "batch_size", "hidden", "critic_hidden")
-        weights = ("refine_steps", "regression_weight", "adversarial_weight", "gradient_penalty")
-        require(self, positive=positive, at_least=dict.fromkeys(counts, 1) | dict.fromkeys(weights, 0))
 
 
 @dataclass(frozen=True)
@@ -195,7 +189,6 @@ def build(config: EPGNConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor])
 
 def fit(dataset: ZeroShotDataset, config: EPGNConfig, seed: int, context: FitContext) -> Fitted:
     """Train on the training rows."""
-    config.check()
     rows = TrainingRows.of(dataset, context.device)
     model = EPGNModel(config, dataset.d_a, dataset.d_z, seed).to(context.device)
     model.attributes.fit(rows.descriptors)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Method, Recipes
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.settings import require
+from classnorm.settings import NotNegative
 from classnorm_lab.rivals.parts.generation import Batch, Game, GameRows, GenerativeModel, build, generative_fit
 from classnorm_lab.rivals.parts.generative import REACH, GenerativeConfig
 from classnorm_lab.rivals.parts.softmax_rows import train_softmax
@@ -29,12 +29,8 @@ from classnorm_lab.rivals.parts.softmax_rows import train_softmax
 class FCLSWGANConfig(GenerativeConfig):
     """Settings of f-CLSWGAN. The recipe `reference` sets what differs from the defaults."""
 
-    classification_weight: float = 1.0
+    classification_weight: NotNegative = 1.0
     """Weight β of the classification loss of generated features."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, at_least={"classification_weight": 0})
 
 
 # Epochs of public generalized runs; we know of none in the publication.

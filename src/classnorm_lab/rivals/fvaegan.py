@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Method, Recipes
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.settings import require
+from classnorm.settings import NotNegative
 from classnorm_lab.rivals.parts.generation import SLOPE, Batch, Game, GenerativeModel, build, generative_fit
 from classnorm_lab.rivals.parts.generative import REACH, GameConfig, rate
 
@@ -38,14 +38,10 @@ class FVAEGANConfig(GameConfig):
     hidden: int = 512
     """Hidden units of the generator, the encoder and the critic."""
     critic_steps: int = 1
-    adversarial_weight: float = 1.0
+    adversarial_weight: NotNegative = 1.0
     """Weight γ of the critic's judgement, beside the loss of the autoencoder."""
     encoded_noise: bool = True
     """Show the critic features generated from codes of real features, as later public code does, not from noise."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, at_least={"adversarial_weight": 0})
 
 
 def paper(dataset: ZeroShotDataset) -> FVAEGANConfig:

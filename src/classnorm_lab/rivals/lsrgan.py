@@ -21,7 +21,7 @@ from torch import Tensor
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Method, Recipes
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.settings import require
+from classnorm.settings import Count, NotNegative
 from classnorm_lab.rivals.fclswgan import ClassifiedGame, FCLSWGANConfig
 from classnorm_lab.rivals.parts.generation import Batch, GameRows, GenerativeModel, build, generative_fit
 from classnorm_lab.rivals.parts.generative import REACH
@@ -36,24 +36,16 @@ class LsrGANConfig(FCLSWGANConfig):
     hidden: int = 512
     classifier_lr: float = 2e-3
     classifier_epochs: int = 12
-    centroid_weight: float = 1.0
+    centroid_weight: NotNegative = 1.0
     """Weight of the distance between generated and real means of seen classes."""
-    relation_weight: float = 20.0
+    relation_weight: NotNegative = 20.0
     """Weight of the relation loss."""
-    relation_slack: float = 0.1
+    relation_slack: NotNegative = 0.1
     """Difference ε between similarities of features and of descriptors that the relation loss tolerates."""
-    neighbours: int = 20
+    neighbours: Count = 20
     """Seen classes to which the relation loss compares a class."""
-    mean_rows: int = 8
+    mean_rows: Count = 8
     """Generated features per class mean; the classes of a step are as many as make a batch."""
-
-    def check(self) -> None:
-        super().check()
-        limits = dict.fromkeys(("centroid_weight", "relation_weight", "relation_slack"), 0) | {
-            "neighbours": 1,
-            "mean_rows": 1,
-        }
-        require(self, at_least=limits)
 
 
 def paper(dataset: ZeroShotDataset) -> LsrGANConfig:

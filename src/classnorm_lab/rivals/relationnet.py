@@ -18,7 +18,7 @@ from classnorm.methods.method import Fitted, Method, Recipes
 from classnorm.methods.model import TrainingRows
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import initialize_
-from classnorm.settings import require
+from classnorm.settings import Width
 from classnorm.training import FitContext, train
 from classnorm_lab.rivals.parts.embedding import EmbedderModel
 from classnorm_lab.rivals.parts.episode import EpisodeConfig, classes_of
@@ -34,15 +34,11 @@ class RelationNetConfig(EpisodeConfig):
     lr: float = 3e-4
     weight_decay: float = 1e-5
     """L2 penalty of the embedder's weights; the relation network has none."""
-    relation_hidden: int = 1200
+    relation_hidden: Width = 1200
     """Width of the relation network."""
     start_at_base_rate: bool = True
     """Start the last bias so that the scores equal the share of matching pairs instead of about 0.5. This skips a
     plateau of many epochs that only learns that most pairs do not match."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, at_least={"relation_hidden": 1})
 
 
 def paper(dataset: ZeroShotDataset) -> RelationNetConfig:
@@ -157,7 +153,6 @@ def build(config: RelationNetConfig, d_a: int, d_z: int, weights: Mapping[str, T
 
 def fit(dataset: ZeroShotDataset, config: RelationNetConfig, seed: int, context: FitContext) -> Fitted:
     """Train on the training rows."""
-    config.check()
     rows = TrainingRows.of(dataset, context.device)
     model = RelationNetModel(config, dataset.d_a, dataset.d_z, seed, rows.descriptors)
     if config.start_at_base_rate:

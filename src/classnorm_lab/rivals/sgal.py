@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +26,7 @@ from classnorm.methods.method import Fitted, Method, Recipes
 from classnorm.methods.model import TrainingRows, ZeroShotModel
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeEmbedder, AttributeNormalizationKind, initialize_
-from classnorm.settings import require
+from classnorm.settings import Count, Depth, NotNegative, Share, between
 from classnorm.training import FitContext, Schedule, seeded, train
 from classnorm_lab.rivals.parts.distance import negative_distances
 from classnorm_lab.rivals.parts.dropout import StepDropout
@@ -45,36 +46,26 @@ class SGALConfig(EmbedderConfig):
     attribute_normalization: AttributeNormalizationKind = "standardize"
     hidden: int = 1024
     """Hidden units of the network from descriptors to prior means."""
-    layers: int = 2
+    layers: Depth = 2
     """Linear layers of that network."""
-    encoder_hidden: int = 512
+    encoder_hidden: Count = 512
     """Hidden units of the encoder."""
-    dropout: float = 0.2
+    dropout: Annotated[float, between(0, 0.99)] = 0.2
     """Share of the encoder's hidden units dropped in training."""
-    latent: int = 64
+    latent: Count = 64
     """Dimensions of the latent space."""
-    reconstruction_weight: float = 1.0
+    reconstruction_weight: NotNegative = 1.0
     """Weight of the squared error of reconstructed features."""
-    margin: float = 2.0
+    margin: NotNegative = 2.0
     """Least L1 distance between the prior means of two classes, per latent dimension."""
-    margin_weight: float = 0.3
+    margin_weight: NotNegative = 0.3
     """Weight of the mean squared shortfall of that distance."""
-    warmup: float = 0.75
+    warmup: Share = 0.75
     """Share of training on real rows alone, before rows of unseen classes are generated; 1 generates none."""
-    generated: float = 0.5
+    generated: NotNegative = 0.5
     """Generated rows per real row, after that."""
     final_relu: bool = True
     """ReLU on generated rows, for non-negative features; recipes set it to match the data."""
-
-    def check(self) -> None:
-        super().check()
-        not_negative = ("reconstruction_weight", "margin", "margin_weight", "generated")
-        sizes = ("layers", "encoder_hidden", "latent")
-        require(
-            self,
-            at_least=dict.fromkeys(sizes, 1) | dict.fromkeys(not_negative, 0),
-            between={"dropout": (0, 0.99), "warmup": (0, 1)},
-        )
 
 
 def paper(dataset: ZeroShotDataset) -> SGALConfig:
@@ -238,7 +229,6 @@ def build(config: SGALConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor])
 
 def fit(dataset: ZeroShotDataset, config: SGALConfig, seed: int, context: FitContext) -> Fitted:
     """Train on the training rows, and on rows generated from the descriptors of unseen classes."""
-    config.check()
     rows = TrainingRows.of(dataset, context.device)
     model = SGALModel(config, dataset.d_a, dataset.d_z, seed, rows.descriptors).to(context.device)
     unseen = torch.from_numpy(dataset.descriptors[~dataset.seen]).to(context.device)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +31,7 @@ from classnorm.methods.method import Fitted, Method, Recipes
 from classnorm.methods.model import ProductModel, RowSource
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, initialize_
-from classnorm.settings import require
+from classnorm.settings import Count, NotNegative, Positive, at_least
 from classnorm.training import FitContext, Schedule, seeded, train
 from classnorm_lab.rivals.parts.embedding import EmbedderConfig
 from classnorm_lab.rivals.parts.feature_maps import channels_of, check_positions
@@ -46,23 +47,21 @@ class SGMAConfig(EmbedderConfig):
     weight_decay: float = 1e-3
     schedule: Schedule = "cosine"
     attribute_normalization: AttributeNormalizationKind = "unit-plain"
-    positions: int = 1
+    positions: Count = 1
     """Positions of the feature map in a row; recipes take it from the dataset; with 1 there are no parts."""
-    parts: int = 2
+    parts: Annotated[int, at_least(0)] = 2
     """Parts with an attention map each; 0 uses the mean over positions alone."""
     hidden: int = 256
     """Hidden units of the channel attention of each part."""
-    sharpness: float = 1.0
+    sharpness: Positive = 1.0
     """Contrast of the attention maps: scale of their responses, which have unit variance over the positions."""
-    attention_weight: float = 1.0
+    attention_weight: NotNegative = 1.0
     """Weight of the compactness and diversity of attention maps in the loss."""
-    triplet_weight: float = 1.0
+    triplet_weight: NotNegative = 1.0
     """Weight of the class-center triplet loss."""
 
-    def check(self) -> None:
-        super().check()
-        least = {"positions": 1, "parts": 0, "attention_weight": 0, "triplet_weight": 0}
-        require(self, positive=["sharpness"], at_least=least)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if math.isqrt(self.positions) ** 2 != self.positions:
             raise ConfigError(f"positions is {self.positions}; it must be a square number, as feature maps are square")
 
@@ -193,7 +192,6 @@ def build(config: SGMAConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor])
 
 def fit(dataset: ZeroShotDataset, config: SGMAConfig, seed: int, context: FitContext) -> Fitted:
     """Train on the training rows, which may stay in files."""
-    config.check()
     check_positions(dataset, config.positions)
     rows = RowSource.of(dataset, context.device)
     model = SGMAModel(config, dataset.d_a, dataset.d_z, seed).to(context.device)

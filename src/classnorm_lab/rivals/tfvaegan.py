@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Method, Recipes
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.settings import require
+from classnorm.settings import NotNegative, Positive
 from classnorm_lab.rivals.fvaegan import FVAEGANConfig, VAEGame
 from classnorm_lab.rivals.parts.generation import SLOPE, Batch, GameRows, GenerativeModel, generative_fit
 from classnorm_lab.rivals.parts.generative import REACH, rate
@@ -38,18 +38,14 @@ class TFVAEGANConfig(FVAEGANConfig):
     epochs: int = 5
     """Passes of the generator over the training rows, each without feedback and with it."""
     adversarial_weight: float = 3.0
-    semantic_weight: float = 1.0
+    semantic_weight: NotNegative = 1.0
     """Weight β of the reconstruction of descriptors from features."""
-    feedback_weight: float = 1.0
+    feedback_weight: NotNegative = 1.0
     """Weight δ of the feedback in the hidden layer of the generator; 0 turns it off."""
-    decoder_lr: float = 1e-3
+    decoder_lr: Positive = 1e-3
     """Learning rate of the semantic decoder."""
-    feedback_lr: float = 1e-4
+    feedback_lr: Positive = 1e-4
     """Learning rate of the feedback module."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, positive=["decoder_lr", "feedback_lr"], at_least={"semantic_weight": 0, "feedback_weight": 0})
 
 
 # What differs from CUB in the authors' runs.

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Method, Recipes
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.settings import require
+from classnorm.settings import Count, NotNegative, Positive
 from classnorm.training import EpochLosses, seeded
 from classnorm_lab.rivals.parts.episode import Episodes
 from classnorm_lab.rivals.parts.generation import Batch, Game, GameRows, GenerativeModel, Generator, generative_fit
@@ -40,35 +40,30 @@ class ZSMLConfig(GenerativeConfig):
 
     epochs: int = 6
     """Epochs of `tasks` tasks each, whatever the number of training rows."""
-    tasks: int = 50
+    tasks: Count = 50
     """Tasks of an epoch, with one step of the initial weights each."""
-    ways: int = 10
+    ways: Count = 10
     """Classes in the support of a task, and as many others in its query."""
-    shots: int = 5
+    shots: Count = 5
     """Support rows of a class."""
-    queries: int = 5
+    queries: Count = 5
     """Query rows of a class."""
-    inner_steps: int = 2
+    inner_steps: Count = 2
     """Generator steps on the support of a task."""
-    inner_lr: float = 1e-2
+    inner_lr: Positive = 1e-2
     """Learning rate of the steps on the support (plain gradient descent)."""
     critic_steps: int = 1
     """Critic steps before each generator step on the support."""
     lr: float = 1e-3
     """Learning rate of the initial weights of generator and classifier (Adam, β 0.5 and 0.999)."""
-    critic_lr: float = 1e-3
+    critic_lr: Positive = 1e-3
     """Learning rate of the initial weights of the critic."""
     hidden: int = 512
     """Hidden units of the generator and of the critic."""
-    noise: int = 512
+    noise: Count = 512
     """Dimensions of the generator's noise."""
-    classification_weight: float = 3.0
+    classification_weight: NotNegative = 3.0
     """Weight of the classification loss of real and generated features."""
-
-    def check(self) -> None:
-        super().check()
-        counts = dict.fromkeys(("tasks", "ways", "shots", "queries", "inner_steps", "noise"), 1)
-        require(self, positive=["inner_lr", "critic_lr"], at_least=counts | {"classification_weight": 0})
 
 
 def paper(dataset: ZeroShotDataset) -> ZSMLConfig:

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Annotated, Literal
 
 from classnorm.continual.config import ContinualConfig, SolvedConfig
 from classnorm.methods.settings.kernel import KernelConfig
 from classnorm.methods.settings.parts import GeometryConfig
-from classnorm.settings import added_setting, require
+from classnorm.settings import Count, NotNegative, Positive, Share, added_setting, at_least, at_most, between
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryConfig(ContinualConfig):
     """Size of the memory and of the batches drawn from it."""
 
-    memory_per_class: int = 10
+    memory_per_class: Annotated[Count, at_most(10**6)] = 10
     """Training rows to remember per class."""
-    memory_batch: int = 32
+    memory_batch: Count = 32
     """Remembered rows per step."""
-
-    def check(self) -> None:
-        super().check()
-        self.at_least(1, "memory_per_class", "memory_batch")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AGEMConfig(MemoryConfig):
     """Defaults of the authors' release."""
 
-    memory_batch: int = 128
+    memory_batch: Count = 128
     """Remembered rows that give the reference gradient of a step."""
 
 
@@ -37,67 +33,57 @@ class AGEMConfig(MemoryConfig):
 class ImportanceConfig(ContinualConfig):
     """Strength of the penalty. Subclasses have the defaults of the authors' releases."""
 
-    penalty: float
+    penalty: NotNegative
     """Weight of the penalty Σ importance · (weight − weight after the last task)²."""
-    decay: float
+    decay: NotNegative
     """Factor applied to the importances so far before those of a new task are added."""
-    importance_batch: int = 8
+    importance_batch: Count = 8
     """Rows per gradient when importances are averaged over batches, which makes them smaller and faster."""
     importance: Literal["averaged", "exact"] = added_setting("averaged")
     """Importances from the gradients of batches, or exactly, from the gradient of each row."""
-
-    def check(self) -> None:
-        super().check()
-        self.at_least(0.0, "penalty", "decay")
-        self.at_least(1, "importance_batch")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EWCConfig(ImportanceConfig):
     """Defaults of the authors' release."""
 
-    penalty: float = 10.0
-    decay: float = 0.99
+    penalty: NotNegative = 10.0
+    decay: NotNegative = 0.99
 
 
 @dataclass(frozen=True, kw_only=True)
 class MASConfig(ImportanceConfig):
     """Defaults of the authors' release."""
 
-    penalty: float = 1e-4
-    decay: float = 0.95
+    penalty: NotNegative = 1e-4
+    decay: NotNegative = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
 class LwFConfig(ContinualConfig):
     """Settings of the distillation."""
 
-    temperature: float = 2.0
+    temperature: Annotated[float, at_least(1e-3)] = 2.0
     """Divides the logits of both learners before they are compared."""
-    distillation: float = 1.0
+    distillation: NotNegative = 1.0
     """Weight of the distillation loss; the loss of the task has weight 1."""
-
-    def check(self) -> None:
-        super().check()
-        self.at_least(0.0, "distillation")
-        self.at_least(1e-3, "temperature")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnalyticConfig(SolvedConfig, GeometryConfig):
     """Settings of the method `kernel` in closed form; all but `length` have the same defaults."""
 
-    ridge: float = KernelConfig.ridge
+    ridge: Positive = KernelConfig.ridge
     """Penalty of the regression from descriptors to class means."""
-    descriptor_power: float = added_setting(1.0)
+    descriptor_power: Positive = added_setting(1.0)
     """Power of the descriptors, sign kept; below 1, large values of single attributes count less."""
-    error_share: float = added_setting(0.0)
+    error_share: Share = added_setting(0.0)
     """Geometry: weight of the regression's errors, by leaving out one class at a time, in the covariance."""
-    spread: float = KernelConfig.spread
+    spread: Share = KernelConfig.spread
     """Descriptors are divided by their standard deviation over the seen classes to this power."""
-    bandwidth: float = KernelConfig.bandwidth
+    bandwidth: Positive = KernelConfig.bandwidth
     """Bandwidth of the Gaussian kernel, relative to the median squared distance of two seen classes."""
-    length: float = 1.0
+    length: Annotated[float, between(0, 2)] = 1.0
     """Prototypes are divided by their length to this power; above 1 it favours classes unlike the seen ones, too much
     while few classes are seen."""
     blocks: str = ""
@@ -106,12 +92,8 @@ class AnalyticConfig(SolvedConfig, GeometryConfig):
     """Sizes of the parts of the features, as of several encoders, that get separate geometries; empty is one."""
     feature_weights: str = added_setting("")
     """Weights of the parts of `feature_blocks` in the cosines, like 4,1 if the second is weaker; empty is equal."""
-    landmarks: int = KernelConfig.landmarks
+    landmarks: Annotated[int, at_least(2), at_most(10**6)] = KernelConfig.landmarks
     """Maximum number of seen classes that span the kernel's feature space; more are subsampled by the seed."""
-
-    def check(self) -> None:
-        SolvedConfig.check(self)
-        self.kernel().check()
 
     def kernel(self) -> KernelConfig:
         """The same settings for the method."""
@@ -123,19 +105,14 @@ class AnalyticConfig(SolvedConfig, GeometryConfig):
 class RandomFeatureConfig(SolvedConfig):
     """Settings of RanPAC and ACIL."""
 
-    expansion: int = 2000
+    expansion: Count = 2000
     """Number of random features; the Gram matrix takes 8 bytes times its square. RanPAC was published with 10,000."""
-    ridge: float = 3.0
+    ridge: Positive = 3.0
     """Penalty of the regression, relative to the mean eigenvalue of the Gram matrix."""
-    descriptor_power: float = 0.6
+    descriptor_power: Positive = 0.6
     """Power of the descriptors, sign kept; below 1, large values of single attributes count less."""
-    spread: float = KernelConfig.spread
+    spread: Share = KernelConfig.spread
     """Descriptors are divided by their standard deviation over the seen classes to this power."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, positive=["ridge"], at_least={"expansion": 1})
-        self.kernel().check()
 
     def kernel(self) -> KernelConfig:
         """Settings of the kernel of descriptors."""

@@ -88,7 +88,6 @@ def ranking_fit(ranking_loss: RankingLoss) -> Fit:
     """The `fit` that trains a bilinear compatibility with a ranking loss over all seen classes."""
 
     def fit(dataset: ZeroShotDataset, config: RankingConfig, seed: int, context: FitContext) -> Fitted:
-        config.check()
         rows = TrainingRows.of(dataset, context.device)
         model = BilinearModel(config, dataset.d_a, dataset.d_z, seed).to(context.device)
         model.of_feature.fit(rows.features)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
@@ -12,16 +12,16 @@ from classnorm.methods.method import Recipes, TrainedMethodConfig, lazy_method
 from classnorm.methods.settings.parts import DescriptorConfig, GeometryConfig, ScaleConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import Distribution, HiddenNormalization, Initialization
-from classnorm.settings import added_setting, require
+from classnorm.settings import Depth, NotNegative, Width, added_setting, at_least, at_most
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassNormConfig(TrainedMethodConfig, GeometryConfig, DescriptorConfig, ScaleConfig):
     """Settings of Class Normalization and its extensions. The defaults are the recipe `reference`."""
 
-    layers: int = 3
+    layers: Depth = 3
     """Linear layers of the embedder; 1 is the linear model."""
-    hidden: int = 1024
+    hidden: Width = 1024
     """Width of the hidden layers."""
     normalization: HiddenNormalization = "class"
     """Before the last layer: `class` standardization, `class-variance` (divides by the variance), `dynamic` (by a mean
@@ -51,16 +51,13 @@ class ClassNormConfig(TrainedMethodConfig, GeometryConfig, DescriptorConfig, Sca
     """Weight of the entropy regulariser, which rewards uncertain predictions."""
     geometry: bool = False
     """Train on features mapped by a power and partial whitening, as in the recipe `best`."""
-    virtual_classes: int = 0
+    virtual_classes: Annotated[int, at_least(0), at_most(10**6)] = 0
     """Virtual classes per batch: mixtures of two rows and of the descriptors of their classes."""
-    descriptor_noise: float = 0.0
+    descriptor_noise: NotNegative = 0.0
     """Descriptor noise in training, relative to the standard deviation of each dimension over the seen classes."""
 
-    def check(self) -> None:
-        super().check()
-        GeometryConfig.check(self)
-        ScaleConfig.check(self)
-        require(self, at_least={"layers": 1, "hidden": 1, "virtual_classes": 0, "descriptor_noise": 0})
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.gamma != "auto" and not (math.isfinite(self.gamma) and self.gamma > 0):
             raise ConfigError(f"gamma is {self.gamma}; it must be positive, or auto")
         if self.geometry and (self.final_relu or self.logits == "dot"):

@@ -9,7 +9,7 @@ from classnorm.methods.method import Recipes, TrainedMethodConfig, lazy_method
 from classnorm.methods.settings.parts import NormalizedConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalizationKind
-from classnorm.settings import require
+from classnorm.settings import Count
 from classnorm.training import Schedule
 
 
@@ -17,16 +17,12 @@ from classnorm.training import Schedule
 class ConSEConfig(TrainedMethodConfig, NormalizedConfig):
     """Settings of ConSE."""
 
-    top: int = 10
+    top: Count = 10
     """T, the number of likeliest seen classes to combine."""
     attribute_normalization: AttributeNormalizationKind = "standardize"
     epochs: int = 20
     lr: float = 1e-3
     schedule: Schedule = "cosine"
-
-    def check(self) -> None:
-        super().check()
-        require(self, at_least={"top": 1})
 
 
 def paper(dataset: ZeroShotDataset) -> ConSEConfig:

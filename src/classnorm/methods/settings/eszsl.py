@@ -8,21 +8,17 @@ from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import MethodConfig, Recipes, lazy_method
 from classnorm.methods.settings.parts import NormalizedConfig
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.settings import require
+from classnorm.settings import Positive
 
 
 @dataclass(frozen=True, kw_only=True)
 class ESZSLConfig(MethodConfig, NormalizedConfig):
     """Settings of ESZSL."""
 
-    feature_penalty: float = 1e3
+    feature_penalty: Positive = 1e3
     """γ, added to the diagonal of X Xᵀ. It scales with the number of training rows, for features of unit variance."""
-    descriptor_penalty: float = 30.0
+    descriptor_penalty: Positive = 30.0
     """λ, added to the diagonal of S Sᵀ. It scales with the number of seen classes."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, positive=["feature_penalty", "descriptor_penalty"])
 
 
 def paper(dataset: ZeroShotDataset) -> ESZSLConfig:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.methods.method import Recipes, TrainedMethodConfig, lazy_method
 from classnorm.methods.settings.parts import GeometryConfig, ScaleConfig
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.settings import added_setting, require
+from classnorm.settings import Positive, Share, added_setting, at_least, at_most, between
 from classnorm.training import Schedule
 
 
@@ -19,15 +19,15 @@ from classnorm.training import Schedule
 class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
     """Settings of kernel prototypes. The defaults are the recipe `earlier`, of version 0.1."""
 
-    ridge: float = 0.1
+    ridge: Positive = 0.1
     """Ridge penalty of the regression from descriptors to class means."""
-    descriptor_power: float = added_setting(1.0)
+    descriptor_power: Positive = added_setting(1.0)
     """Power of the descriptors, sign kept; below 1, large values of single attributes count less."""
-    error_share: float = added_setting(0.0)
+    error_share: Share = added_setting(0.0)
     """Geometry: weight of the regression's errors, by leaving out one class at a time, in the covariance."""
-    spread: float = 0.25
+    spread: Share = 0.25
     """Divide descriptors by their standard deviation over the seen classes to this power."""
-    bandwidth: float = 2.0
+    bandwidth: Positive = 2.0
     """Bandwidth of the Gaussian kernel, relative to the median squared distance between seen classes."""
     blocks: str = ""
     """Sizes of descriptor parts with separate kernels, like 312,384 for attributes and text; empty is one kernel."""
@@ -37,39 +37,25 @@ class KernelConfig(TrainedMethodConfig, GeometryConfig, ScaleConfig):
     """Sizes of feature parts with separate geometries, as of several encoders; empty is one geometry."""
     feature_weights: str = added_setting("")
     """Weights of the parts of `feature_blocks` in the cosines, like 4,1 if the second is weaker; empty is equal."""
-    landmarks: int = 2000
+    landmarks: Annotated[int, at_least(2), at_most(10**6)] = 2000
     """Largest number of seen classes that span the kernel's feature space; larger sets are sampled by the seed."""
     closed_form: bool = False
     """Skip the softmax refinement: no training."""
-    scale: float = 20.0
+    scale: Positive = 20.0
     """Scale of the cosines in the softmax."""
-    length: float = 1.3
+    length: Annotated[float, between(0, 2)] = 1.3
     """Divide prototypes by their length to this power; above 1 favours classes unlike the seen ones."""
-    map_rate: float = 0.1
+    map_rate: Share = 0.1
     """Learning rate of the linear map of the features, relative to `lr`."""
     epochs: int = 3
     """Passes over the training rows; more overfit to the seen classes."""
     lr: float = 3e-3
     """Learning rate of the coefficients."""
-    closed_share: float = added_setting(0.0)
+    closed_share: Share = added_setting(0.0)
     """Share of the closed form in the refined coefficients; their average knows unseen classes better."""
     weight_decay: float = 0.0
     schedule: Schedule = "cosine"
     calibration: str = "validation:bias"
-
-    def check(self) -> None:
-        super().check()
-        GeometryConfig.check(self)
-        ScaleConfig.check(self)
-        limits = {"map_rate": (0, 1), "spread": (0, 1), "length": (0, 2)} | dict.fromkeys(
-            ("closed_share", "error_share"), (0, 1)
-        )
-        require(
-            self,
-            positive=["ridge", "bandwidth", "scale", "descriptor_power"],
-            at_least={"landmarks": 2},
-            between=limits,
-        )
 
     def block_sizes(self, d_a: int) -> list[int]:
         """Sizes of the descriptor parts."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from classnorm.nn import AttributeNormalizationKind
-from classnorm.settings import added_setting, require
+from classnorm.settings import Config, Positive, Share, added_setting, at_least, at_most
 from classnorm.training import Precision
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DescriptorConfig:
+class DescriptorConfig(Config):
     """Normalization of the descriptors."""
 
     attribute_normalization: AttributeNormalizationKind = "unit"
@@ -31,25 +31,21 @@ class NormalizedConfig(DescriptorConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeometryConfig:
+class GeometryConfig(Config):
     """Settings of the feature geometry; the defaults serve all datasets."""
 
-    power: float = 0.5
+    power: Positive = 0.5
     """Geometry: power of the features, sign kept."""
-    dimensions: int = 512
+    dimensions: Annotated[int, at_least(2), at_most(1 << 15)] = 512
     """Geometry: number of leading directions to keep."""
-    shrinkage: float = 0.3
+    shrinkage: Share = 0.3
     """Geometry: shrinkage of the covariance toward a multiple of the identity."""
-    whitening: float = 0.35
+    whitening: Share = 0.35
     """Geometry: divide each direction by its eigenvalue to this power; 0.5 whitens fully, which hurts."""
-    within: float = 0.75
+    within: Share = 0.75
     """Geometry: share of the between-class variance excluded from the covariance."""
-    hubness: float = 0.1
+    hubness: Share = 0.1
     """Geometry: weight of the correction for hubs, classes close to many others that attract their images."""
-
-    def check(self) -> None:
-        shares = dict.fromkeys(("shrinkage", "whitening", "within", "hubness"), (0, 1))
-        require(self, positive=["power"], at_least={"dimensions": 2}, between=shares)
 
     def feature_parts(self, d_z: int) -> Sequence[int]:
         """Sizes of the feature parts with separate geometries."""
@@ -69,14 +65,10 @@ class GeometryConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleConfig:
+class ScaleConfig(Config):
     """Settings for many classes and for devices that compute in 16 bits."""
 
-    sampled_classes: int | Literal["auto"] = added_setting("auto")
+    sampled_classes: Annotated[int | Literal["auto"], at_least(0)] = added_setting("auto")
     """Seen classes drawn for each step, besides those of the batch; 0 uses all, `auto` all up to 2000 and else 1024."""
-    precision: Precision = added_setting("float32")  # noqa: RUF009 (a literal)
+    precision: Precision = added_setting("float32")
     """Products of scores, and of training with `classnorm`; `auto`: bfloat16 or float16 where they are faster."""
-
-    def check(self) -> None:
-        if self.sampled_classes != "auto":
-            require(self, at_least={"sampled_classes": 0})

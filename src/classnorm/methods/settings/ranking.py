@@ -8,23 +8,19 @@ from typing import Any, Literal
 from classnorm.methods.method import Method, TrainedMethodConfig, lazy_method
 from classnorm.methods.settings.parts import DescriptorConfig
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.settings import require
+from classnorm.settings import Positive
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankingConfig(TrainedMethodConfig, DescriptorConfig):
     """Settings of the three methods. The defaults are the recipe `reference`."""
 
-    margin: float = 1.0
+    margin: Positive = 1.0
     """Margin by which the correct class must score above every other."""
     feature_normalization: Literal["unit", "standardize", "none"] = "unit"
     """Features: `unit` norm, `standardize` (zero mean and unit variance over the training rows), or `none`."""
     batch_size: int = 128
     lr: float = 1e-3
-
-    def check(self) -> None:
-        super().check()
-        require(self, positive=["margin"])
 
 
 # Plain stochastic gradient descent, one row per step at a constant rate, as published. The rate and the

@@ -9,21 +9,17 @@ from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import MethodConfig, Recipes, lazy_method
 from classnorm.methods.settings.parts import NormalizedConfig
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.settings import require
+from classnorm.settings import Positive
 
 
 @dataclass(frozen=True, kw_only=True)
 class SAEConfig(MethodConfig, NormalizedConfig):
     """Settings of SAE."""
 
-    encoder_weight: float = 0.1
+    encoder_weight: Positive = 0.1
     """λ, the weight of the encoding error ‖W X − S‖² relative to the decoding error ‖X − Wᵀ S‖²."""
     score_in: Literal["feature", "descriptor"] = "feature"
     """Compare by cosine in `feature` space (decoded descriptors) or in `descriptor` space (encoded features)."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, positive=["encoder_weight"])
 
 
 def paper(dataset: ZeroShotDataset) -> SAEConfig:

@@ -10,7 +10,7 @@ from classnorm.methods.method import Recipes, TrainedMethodConfig, lazy_method
 from classnorm.methods.settings.parts import NormalizedConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalizationKind
-from classnorm.settings import require
+from classnorm.settings import NotNegative, Positive
 from classnorm.training import Schedule
 
 
@@ -18,12 +18,12 @@ from classnorm.training import Schedule
 class SynCConfig(TrainedMethodConfig, NormalizedConfig):
     """Settings of SynC."""
 
-    sigma: float = 1.5
+    sigma: Positive = 1.5
     """σ, the width of the similarity; 1 is the root mean square distance between seen classes."""
     loss: Literal["one-versus-other", "crammer-singer", "structured"] = "one-versus-other"
     """Squared hinge of each class against the others (`one-versus-other`), or of the worst wrong class with a margin
     of 1 (`crammer-singer`) or of its squared descriptor distance (`structured`)."""
-    penalty: float = 1e-3
+    penalty: NotNegative = 1e-3
     """λ, the weight of Σ_c ‖w_c‖² / 2."""
     feature_normalization: AttributeNormalizationKind = "unit-plain"
     attribute_normalization: AttributeNormalizationKind = "unit-plain"
@@ -33,10 +33,6 @@ class SynCConfig(TrainedMethodConfig, NormalizedConfig):
     weight_decay: float = 0.0
     """L2 penalty of the optimizer, in addition to `penalty`."""
     schedule: Schedule = "cosine"
-
-    def check(self) -> None:
-        super().check()
-        require(self, positive=["sigma"], at_least={"penalty": 0})
 
 
 def paper(dataset: ZeroShotDataset) -> SynCConfig:

@@ -11,19 +11,15 @@ from classnorm.methods.method import TrainedMethodConfig
 from classnorm.methods.model import ZeroShotModel
 from classnorm.methods.settings.parts import DescriptorConfig
 from classnorm.nn import AttributeEmbedder
-from classnorm.settings import require
+from classnorm.settings import Width
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedderConfig(TrainedMethodConfig, DescriptorConfig):
     """Settings of a trained embedder."""
 
-    hidden: int = 1200
+    hidden: Width = 1200
     """Width of the embedder's hidden layers."""
-
-    def check(self) -> None:
-        super().check()
-        require(self, at_least={"hidden": 1})
 
 
 class EmbedderModel(ZeroShotModel):

@@ -328,7 +328,6 @@ def generative_fit(model_class: Callable[..., GenerativeModel], game_class: Call
     """The `fit` that trains a generator on the training rows, then the classifier on real and generated rows."""
 
     def fit(dataset: ZeroShotDataset, config: GameConfig, seed: int, context: FitContext) -> Fitted:
-        config.check()
         rows = TrainingRows.of(dataset, context.device)
         model = model_class(config, dataset.d_a, dataset.d_z, dataset.n_classes).to(context.device)
         model.fit_scale(rows.features)

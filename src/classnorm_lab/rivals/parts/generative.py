@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import MethodConfig
 from classnorm.methods.settings.parts import DescriptorConfig
-from classnorm.settings import added_setting, require
+from classnorm.settings import Count, NotNegative, Positive, Steps, Width, added_setting, at_most
 
 Output = Literal["linear", "relu", "sigmoid"]
 
@@ -30,48 +30,38 @@ def rate(dataset: ZeroShotDataset, lr: float) -> float:
 class SoftmaxRowsConfig(MethodConfig, DescriptorConfig):
     """Settings of a softmax classifier trained on real and generated features."""
 
-    batch_size: int = 64
+    batch_size: Count = 64
     """Rows per step."""
-    synthesized: int = 300
+    synthesized: Annotated[Count, at_most(10**6)] = 300
     """Generated features per unseen class for the final classifier."""
-    classifier_lr: float = 1e-3
+    classifier_lr: Positive = 1e-3
     """Learning rate of the softmax classifiers; the final one uses `classifier_reach` if that is set."""
-    classifier_epochs: int = 25
+    classifier_epochs: Steps = 25
     """Passes of the softmax classifiers over their rows."""
-    classifier_reach: float = added_setting(0.0)
+    classifier_reach: NotNegative = added_setting(0.0)
     """Learning rate times steps of the final classifier, instead of a learning rate: the scale of its scores then does
     not grow with the number of rows, so that calibration on smaller splits fits. 0: use `classifier_lr`."""
-
-    def check(self) -> None:
-        super().check()
-        counts = dict.fromkeys(("batch_size", "synthesized", "classifier_epochs"), 1)
-        require(self, positive=["classifier_lr"], at_least=counts | {"classifier_reach": 0})
 
 
 @dataclass(frozen=True, kw_only=True)
 class GameConfig(SoftmaxRowsConfig):
     """Settings of a generator trained against a Wasserstein critic."""
 
-    epochs: int = 4
+    epochs: Steps = 4
     """Passes of the generator over the training rows; the critic makes `critic_steps` times as many."""
-    lr: float = 3e-4
+    lr: Positive = 3e-4
     """Learning rate of generator and critic (Adam, β 0.5 and 0.999)."""
-    hidden: int = 1024
+    hidden: Width = 1024
     """Hidden units of the generator and of the critic."""
-    critic_steps: int = 5
+    critic_steps: Steps = 5
     """Critic steps per generator step."""
-    gradient_penalty: float = 10.0
+    gradient_penalty: NotNegative = 10.0
     """Weight λ of the gradient penalty."""
 
     @property
     def output(self) -> Output:
         """The last activation of the generator; training features are scaled to [0, 1]."""
         return "sigmoid"
-
-    def check(self) -> None:
-        super().check()
-        limits = dict.fromkeys(("epochs", "hidden", "critic_steps"), 1) | {"gradient_penalty": 0}
-        require(self, positive=["lr"], at_least=limits)
 
 
 @dataclass(frozen=True, kw_only=True)
