@@ -22,7 +22,7 @@ from scipy.special import logsumexp
 from classnorm.data import load
 from classnorm.data.descriptions import match_names, read_descriptions
 from classnorm.methods import FitContext, FitJob, resolve
-from classnorm.methods.kernel import ridge
+from classnorm.methods.descriptor_kernel import ridge
 from classnorm.metrics import choose_calibration, side_gzsl_scores, side_scores
 from classnorm.scoring.fitting import validate
 

@@ -12,7 +12,8 @@ from classnorm.data import SyntheticConfig, synthetic
 from classnorm.data.provenance import Provenance
 from classnorm.errors import ConfigError
 from classnorm.methods import METHODS, TrainingRows
-from classnorm.methods.kernel import DescriptorKernel, KernelConfig, KernelModel, refinement_loss, ridge
+from classnorm.methods.descriptor_kernel import DescriptorKernel, ridge
+from classnorm.methods.kernel import KernelConfig, KernelModel, refinement_loss
 from classnorm.scoring import Scorer, fit
 from classnorm.training import learning_rate, seeded
 

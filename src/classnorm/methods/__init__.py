@@ -1,24 +1,19 @@
-"""Methods under one contract, and their registry. `settings/NAME.py` loads without PyTorch, `NAME.py` fits."""
+"""Methods under one contract. `settings/` loads without PyTorch and says in which module a method fits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING
 
-from classnorm.data import ZeroShotDataset
-from classnorm.errors import ConfigError, unknown_name
-from classnorm.io.documents import read_json
 from classnorm.lazy import lazy_names
 from classnorm.methods.method import FitJob, Fitted, Method, MethodConfig
+from classnorm.methods.registry import METHODS, check_parallel, method_named, read_recipe, recipe_named, resolve
 from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.methods.space import Choice, Range, Space
-from classnorm.registry import Registry, not_installed
 from classnorm.training import FitContext
 
 if TYPE_CHECKING:
-    from classnorm.methods.model import ProductModel, TrainingRows, ZeroShotModel
+    from classnorm.methods.model import ProductModel, ZeroShotModel
+    from classnorm.methods.rows import TrainingRows
 
 __all__ = [
     "METHODS",
@@ -36,86 +31,11 @@ __all__ = [
     "ZeroShotModel",
     "check_parallel",
     "method_named",
+    "read_recipe",
     "recipe_named",
     "resolve",
 ]
 
-_NAMES = (
-    "classnorm",
-    "kernel",
-    "devise",
-    "ale",
-    "sje",
-    "eszsl",
-    "sae",
-    "conse",
-    "sync",
-    "clip",
-)
-
-__getattr__, __dir__ = lazy_names(__name__, {"model": "ProductModel TrainingRows ZeroShotModel"})  # they need PyTorch
-
-
-class _Methods(Registry[Method]):
-    """Methods that know their name."""
-
-    def __getitem__(self, name: str) -> Method:
-        method = super().__getitem__(name)
-        if method.name != name:
-            method = self[name] = replace(method, name=name)
-        return method
-
-
-METHODS = _Methods("classnorm.methods", Method, {name: f"{__name__}.settings.{name}:METHOD" for name in _NAMES})
-
-
-def method_named(name: str) -> Method:
-    """The registered method with this name."""
-    if name not in METHODS:
-        hint = not_installed() or "a plug-in's method needs `plugin`"
-        raise unknown_name("method", name, METHODS, hint)
-    return METHODS[name]
-
-
-def check_parallel(name: str, processes: int) -> None:
-    """Raise if several processes are to train a method that cannot be divided among them."""
-    if processes > 1 and not method_named(name).parallel:
-        able = ", ".join(other for other, method in METHODS.items() if method.parallel)
-        raise ConfigError(f"the method {name} trains in one process: run it without torchrun, or choose one of {able}")
-
-
-def resolve(
-    dataset: ZeroShotDataset, method: str = "classnorm", recipe: str = "reference", **changes: Any
-) -> tuple[Method, MethodConfig]:
-    """The method and its config for a dataset: a recipe with some settings changed."""
-    entry = method_named(method)
-    return entry, recipe_named(entry, recipe)(dataset).replace(**changes)
-
-
-def recipe_named(method: Method, recipe: str) -> Callable[[ZeroShotDataset], MethodConfig]:
-    """A recipe of the method, or that of a file."""
-    if recipe.endswith(".json"):
-        config = read_recipe(Path(recipe), method)
-        return lambda dataset: config
-    if recipe not in method.recipes:
-        raise unknown_name("recipe", recipe, method.recipes)
-    return method.recipes[recipe]
-
-
-class RecipeDocument(TypedDict):
-    """A recipe file."""
-
-    format: Literal["classnorm-recipe"]
-    method: str
-    config: dict[str, Any]
-
-
-def read_recipe(path: Path, method: Method) -> MethodConfig:
-    """The config in a recipe file written by `classnorm search`."""
-    document = read_json(path, RecipeDocument, "use a recipe name or the recipe.json of a search", ConfigError)
-    if (name := document["method"]) != method.name:
-        raise ConfigError(f"{path}: a recipe for the method {name!r}; use `method={name!r}`")
-    try:
-        return method.config().replace(**document["config"])
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+__getattr__, __dir__ = lazy_names(
+    __name__, {"model": "ProductModel ZeroShotModel", "rows": "TrainingRows"}
+)  # they need PyTorch

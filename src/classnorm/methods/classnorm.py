@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fitted
-from classnorm.methods.model import ExampleSpace, ProductModel, RowSource
-from classnorm.methods.parts.placement import placed_rows, row_moments, with_hubness
-from classnorm.methods.parts.sampling import ClassSampler
+from classnorm.methods.model import ExampleSpace, ProductModel
+from classnorm.methods.rows import ClassSampler, TrainingRows, row_moments, transformed_rows
 from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.nn import (
     AttributeEmbedder,
@@ -21,6 +20,7 @@ from classnorm.nn import (
     dot_logits,
     entropy_regularizer,
     gamma_for_variance,
+    with_hubness,
 )
 from classnorm.training import ALONE, FitContext, Processes, StoredRows, seeded, stage, train
 
@@ -199,7 +199,7 @@ def prepare(
     dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device: torch.device, processes: Processes = ALONE
 ) -> TrainingProblem:
     """The untrained model and its training data, from the seen classes only."""
-    rows = RowSource.of(dataset, device)
+    rows = TrainingRows.stored(dataset, device)
     n_seen, features = len(rows.descriptors), rows.features
     model = ClassNormModel(config, dataset.d_a, dataset.d_z, seed, rows.descriptors.cpu(), n_seen).to(device)
     # Map or normalize features in memory once instead of in every batch.
@@ -207,7 +207,7 @@ def prepare(
         moments = row_moments(dataset, rows, config.power, processes=processes)
         model.geometry.fit_moments(moments)
         model.means.copy_(model.geometry.place(moments.class_means.to(rows.descriptors)))
-        features = placed_rows(model.geometry, features)
+        features = transformed_rows(model.geometry, features)
     elif config.logits == "cosine":
         features = features.mapped(F.normalize) if isinstance(features, StoredRows) else F.normalize(features, dim=1)
     return TrainingProblem(model, features, rows.labels, rows.descriptors, config.entropy_weight)

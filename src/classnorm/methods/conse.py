@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fitted
-from classnorm.methods.model import TrainingRows
-from classnorm.methods.parts.normalized import NormalizedModel
-from classnorm.methods.settings.conse import ConSEConfig
+from classnorm.methods.model import NormalizedModel
+from classnorm.methods.rows import TrainingRows
+from classnorm.methods.settings.linear import ConSEConfig
 from classnorm.nn import cosine_logits
 from classnorm.training import FitContext, train
 

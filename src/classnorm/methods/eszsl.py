@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.methods.method import Fitted
-from classnorm.methods.model import TrainingRows
-from classnorm.methods.parts.normalized import NormalizedModel
-from classnorm.methods.settings.eszsl import ESZSLConfig
+from classnorm.methods.model import NormalizedModel
+from classnorm.methods.rows import TrainingRows
+from classnorm.methods.settings.linear import ESZSLConfig
 from classnorm.nn import dot_logits
 from classnorm.training import FitContext
 

@@ -24,7 +24,7 @@ that every direction is well scaled for the optimizer.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -32,98 +32,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
+from classnorm.methods.descriptor_kernel import DescriptorKernel, block_weights, left_out_errors, ridge
 from classnorm.methods.method import Fitted
-from classnorm.methods.model import ExampleSpace, ProductModel, RowSource
-from classnorm.methods.parts.block_weights import choose_weights
-from classnorm.methods.parts.placement import placed_rows, row_moments, with_hubness
-from classnorm.methods.parts.sampling import ClassSampler
+from classnorm.methods.model import ExampleSpace, ProductModel
+from classnorm.methods.rows import ClassSampler, TrainingRows, row_moments, transformed_rows
 from classnorm.methods.settings.kernel import KernelConfig
-from classnorm.nn import FeatureMoments
-from classnorm.nn.geometry import signed_power
+from classnorm.nn import FeatureMoments, with_hubness
 from classnorm.training import FitContext, train
-
-_CHOOSING = 500  # classes that choose the weights of blocks; more would cost time and decide little
-
-
-class DescriptorKernel(nn.Module):
-    """Descriptors → features of a Gaussian kernel, the weighted mean of one kernel per block."""
-
-    center: Tensor
-    spread: Tensor
-    landmarks: Tensor
-    bandwidths: Tensor
-    weights: Tensor | None
-    basis: Tensor
-
-    def __init__(self, config: KernelConfig, d_a: int, n_landmarks: int, rank: int, *, weighted: bool = False) -> None:
-        super().__init__()
-        self.sizes = config.block_sizes(d_a)
-        self.power = config.descriptor_power
-        self.register_buffer("center", torch.zeros(d_a))
-        self.register_buffer("spread", torch.ones(d_a))
-        self.register_buffer("landmarks", torch.zeros(n_landmarks, d_a))
-        self.register_buffer("bandwidths", torch.ones(len(self.sizes)))
-        weights = torch.ones(len(self.sizes)) / len(self.sizes) if weighted else None
-        self.register_buffer("weights", weights)  # [n_blocks], adding up to 1; None if all blocks count alike
-        self.register_buffer("basis", torch.zeros(n_landmarks, rank))
-
-    @classmethod
-    def fit(
-        cls, descriptors: Tensor, config: KernelConfig, seed: int, weights: Sequence[float] | None = None
-    ) -> DescriptorKernel:
-        """A kernel fitted on the descriptors [n_seen, d_a] of the seen classes, with weights of its blocks."""
-        d_a = descriptors.shape[1]
-        classes = landmark_classes(len(descriptors), config.landmarks, seed)
-        kernel = cls(config, d_a, len(classes), len(classes), weighted=weights is not None)
-        if weights is not None:
-            kernel.weights = torch.tensor(weights)
-        powered = signed_power(descriptors, kernel.power)
-        kernel.center.copy_(powered.mean(dim=0))
-        deviation = powered.std(dim=0)
-        kernel.spread.copy_(torch.where(deviation > 1e-8, deviation, torch.ones_like(deviation)) ** config.spread)
-        kernel.landmarks.copy_(kernel.placed(descriptors[classes]))
-        for i, part in enumerate(torch.split(kernel.landmarks, kernel.sizes, dim=1)):
-            median = float(torch.pdist(part.double()).square().median())
-            kernel.bandwidths[i] = config.bandwidth * (median if median > 1e-8 else 1.0)
-        values, vectors = torch.linalg.eigh(kernel._gram(kernel.landmarks.double()))
-        stable = values > 1e-7 * values[-1]
-        kernel.basis = (vectors[:, stable] * values[stable].rsqrt()).to(kernel.center.dtype)
-        return kernel
-
-    def placed(self, descriptors: Tensor) -> Tensor:
-        """Raised to a power, centred, divided by a power of the deviation, each block of unit length."""
-        offsets = (signed_power(descriptors, self.power) - self.center) / self.spread
-        parts = torch.split(offsets, self.sizes, dim=1)
-        return torch.cat([F.normalize(part, dim=1) for part in parts], dim=1)
-
-    def grams(self, placed: Tensor) -> Iterator[Tensor]:
-        """[n, n_landmarks] of each block."""
-        blocks = (torch.split(table, self.sizes, dim=1) for table in (placed, self.landmarks.to(placed.dtype)))
-        for rows, marks, bandwidth in zip(*blocks, self.bandwidths, strict=True):
-            squared = (2.0 - 2.0 * rows @ marks.T).clamp(min=0.0)  # both sides have unit length
-            yield torch.exp(-squared / bandwidth.to(placed.dtype))
-
-    def _gram(self, placed: Tensor) -> Tensor:
-        """[n, n_landmarks], the weighted mean over the blocks."""
-        total = torch.zeros(len(placed), len(self.landmarks), dtype=placed.dtype, device=placed.device)
-        if self.weights is None:
-            for gram in self.grams(placed):
-                total += gram
-            return total / len(self.sizes)
-        for gram, weight in zip(self.grams(placed), self.weights.to(placed.dtype), strict=True):
-            total += weight * gram
-        return total
-
-    def forward(self, descriptors: Tensor) -> Tensor:
-        """[n, d_a] → [n, rank]."""
-        return self._gram(self.placed(descriptors)) @ self.basis
-
-
-def landmark_classes(n: int, most: int, seed: int) -> Tensor:
-    """All of n classes, or a sample by the seed if there are too many, ascending."""
-    if n <= most:
-        return torch.arange(n)
-    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:most].sort().values
 
 
 class KernelModel(ProductModel):
@@ -223,12 +138,12 @@ def build(config: KernelConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor
 
 def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitContext) -> Fitted:
     """Solve the closed form, then refine it for a few epochs."""
-    rows = RowSource.of(dataset, torch.device("cpu"))
+    rows = TrainingRows.stored(dataset, torch.device("cpu"))
     moments = row_moments(dataset, rows, config.power, context.shared, context.processes)
     model = solve(config, rows.descriptors, moments, seed).to(context.device)
     if config.closed_form:
         return Fitted(model.eval(), [])
-    placed = placed_rows(model.geometry, rows.features)
+    placed = transformed_rows(model.geometry, rows.features)
     features = model.kernel(rows.descriptors.to(context.device))
     sampler = ClassSampler.of(config.sampled_classes, len(features), seed)
 
@@ -347,39 +262,3 @@ def solve(config: KernelConfig, descriptors: Tensor, moments: FeatureMoments, se
     model.means.copy_(model.geometry.place(means))
     model.coefficients.copy_(ridge(features, model.means, config.ridge))
     return model
-
-
-def block_weights(config: KernelConfig, descriptors: Tensor, moments: FeatureMoments, seed: int) -> list[float] | None:
-    """The weights of the blocks of the descriptors; None if there is one, or if all count alike.
-
-    They are chosen in the feature space of the model, before the errors that they lead to are known.
-    """
-    sizes = config.block_sizes(descriptors.shape[1])
-    if fixed := config.fixed_weights(len(sizes)):
-        return fixed
-    if len(sizes) == 1 or config.block_weights == "equal":
-        return None
-    kernel = DescriptorKernel.fit(descriptors, config.replace(landmarks=_CHOOSING), seed)
-    geometry = config.build_geometry(moments.sums.shape[1]).fit_moments(moments)
-    means = geometry.place(moments.class_means.to(kernel.center.dtype)).double()
-    classes = landmark_classes(len(means), _CHOOSING, seed)
-    return choose_weights(list(kernel.grams(kernel.landmarks.double())), means[classes], config.ridge)
-
-
-def left_out_errors(features: Tensor, targets: Tensor, penalty: float) -> Tensor:
-    """What the ridge regression on all other rows misses of each target, [n, k] in float64: (M − H M) / (1 − diag H)
-    with H = Φ (ΦᵀΦ + λI)⁻¹ Φᵀ."""
-    phi, means = features.double(), targets.double()
-    gram = phi.T @ phi + penalty * torch.eye(phi.shape[1], dtype=torch.float64)
-    inverse = torch.linalg.solve(gram, phi.T)
-    own = (phi * inverse.T).sum(dim=1, keepdim=True)
-    errors: Tensor = (means - phi @ (inverse @ means)) / (1.0 - own).clamp(min=1e-6)
-    return errors
-
-
-def ridge(features: Tensor, targets: Tensor, penalty: float) -> Tensor:
-    """(ΦᵀΦ + λI)⁻¹ Φᵀ M, in float64."""
-    phi, means = features.double(), targets.double()
-    gram = phi.T @ phi + penalty * torch.eye(phi.shape[1], dtype=torch.float64)
-    solution: Tensor = torch.linalg.solve(gram, phi.T @ means)
-    return solution.to(features.dtype)

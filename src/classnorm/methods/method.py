@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 from classnorm.data import SplitKind, ZeroShotDataset, validation_dataset
 from classnorm.errors import ConfigError
 from classnorm.io.files import digest
-from classnorm.lazy import Lazy
 from classnorm.methods.space import Range, Space
 from classnorm.metrics import Calibration
 from classnorm.settings import Config, at_most
@@ -100,22 +99,6 @@ class Method:
         if sampler == "tpe":
             return self.space
         return self.grid or {n: v.values() if isinstance(v, Range) else v for n, v in self.space.items()}
-
-
-def lazy_method(
-    name: str,
-    config: type[MethodConfig],
-    recipes: Recipes,
-    space: Space,
-    grid: Space,
-    *,
-    parallel: bool = False,
-    unfit: Callable[[ZeroShotDataset], str | None] = lambda dataset: None,
-    sees_unseen: bool = False,
-) -> Method:
-    """A method whose `build` and `fit` are imported from `classnorm.methods.NAME` when they are called."""
-    build, fit = (Lazy(f"classnorm.methods.{name}", function) for function in ("build", "fit"))
-    return Method(config, recipes, build, fit, space, grid, name, parallel, unfit, sees_unseen)
 
 
 @dataclass(frozen=True)

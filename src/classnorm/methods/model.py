@@ -1,20 +1,17 @@
-"""The model that a method fits, and the data it may use."""
+"""The model that a method fits."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
-from classnorm.data import ZeroShotDataset
-from classnorm.data.row_store import RowStore
-from classnorm.errors import ConfigError
-from classnorm.training import StoredRows
+from classnorm.methods.rows import TrainingRows
+from classnorm.methods.settings.shared import NormalizedConfig
+from classnorm.nn import AttributeNormalization
 
 
 @dataclass(frozen=True)
@@ -74,45 +71,16 @@ class ProductModel(ZeroShotModel):
         return self.row_vectors(features) @ self.class_vectors(prototypes).T
 
 
-@dataclass(frozen=True)
-class TrainingRows:
-    """The training rows as tensors, the only data a fit may use."""
+class NormalizedModel(ZeroShotModel):
+    """A model that normalizes both features and descriptors."""
 
-    features: Tensor
-    """[n, d_z], float32"""
-    labels: Tensor
-    """[n], indices into the seen classes"""
-    descriptors: Tensor
-    """[n_seen, d_a] of the seen classes"""
+    def __init__(self, config: NormalizedConfig, d_a: int, d_z: int) -> None:
+        super().__init__()
+        self.feature_normalization = AttributeNormalization(d_z, config.feature_normalization)
+        self.attribute_normalization = AttributeNormalization(d_a, config.attribute_normalization)
 
-    @classmethod
-    def of(cls, dataset: ZeroShotDataset, device: torch.device) -> Self:
-        labels, descriptors = _seen_classes(dataset, device)
-        features = torch.from_numpy(dataset.loaded(dataset.split.train))
-        return cls(features.to(device), labels, descriptors)
-
-
-@dataclass(frozen=True)
-class RowSource:
-    """Like `TrainingRows`, but rows of a store stay there: for methods that do not need them all at once."""
-
-    features: Tensor | StoredRows
-    labels: Tensor
-    descriptors: Tensor
-
-    @classmethod
-    def of(cls, dataset: ZeroShotDataset, device: torch.device) -> Self:
-        labels, descriptors = _seen_classes(dataset, device)
-        if isinstance(dataset.features, RowStore):
-            return cls(StoredRows(dataset.features, dataset.split.train, device), labels, descriptors)
-        features = torch.from_numpy(dataset.loaded(dataset.split.train))
-        return cls(features.to(device), labels, descriptors)
-
-
-def _seen_classes(dataset: ZeroShotDataset, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Labels [n] of the training rows as indices into the seen classes, and the descriptors of these."""
-    seen = np.flatnonzero(dataset.seen)
-    if len(seen) < 2:
-        raise ConfigError(f"{dataset.name}: training needs at least 2 seen classes, there is {len(seen)}")
-    labels = torch.from_numpy(np.searchsorted(seen, dataset.labels[dataset.split.train]))
-    return labels.to(device), torch.from_numpy(dataset.descriptors[seen]).to(device)
+    def fit_normalization(self, rows: TrainingRows[Tensor]) -> tuple[Tensor, Tensor]:
+        """Fit both normalizations; returns normalized features [n, d_z] and seen descriptors [n_seen, d_a]."""
+        self.feature_normalization.fit(rows.features)
+        self.attribute_normalization.fit(rows.descriptors)
+        return self.feature_normalization(rows.features), self.attribute_normalization(rows.descriptors)

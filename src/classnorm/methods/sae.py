@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.eszsl import Moments
 from classnorm.methods.method import Fitted
-from classnorm.methods.model import ExampleSpace, TrainingRows
-from classnorm.methods.parts.normalized import NormalizedModel
-from classnorm.methods.settings.sae import SAEConfig
+from classnorm.methods.model import ExampleSpace, NormalizedModel
+from classnorm.methods.rows import TrainingRows
+from classnorm.methods.settings.linear import SAEConfig
 from classnorm.nn import cosine_logits
 from classnorm.training import FitContext
 

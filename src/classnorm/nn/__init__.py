@@ -9,7 +9,7 @@ from classnorm.nn.kinds import AttributeNormalizationKind, Distribution, HiddenN
 
 if TYPE_CHECKING:
     from classnorm.nn.embedder import AttributeEmbedder
-    from classnorm.nn.geometry import FeatureGeometry, FeatureMoments
+    from classnorm.nn.geometry import FeatureGeometry, FeatureMoments, with_hubness
     from classnorm.nn.initialization import initialize_, proper_variance_, weight_variance
     from classnorm.nn.logits import (
         cosine_cross_entropy,
@@ -44,13 +44,14 @@ __all__ = [
     "proper_variance_",
     "sample_classes",
     "weight_variance",
+    "with_hubness",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "embedder": "AttributeEmbedder",
-        "geometry": "FeatureGeometry FeatureMoments",
+        "geometry": "FeatureGeometry FeatureMoments with_hubness",
         "initialization": "initialize_ proper_variance_ weight_variance",
         "logits": "cosine_cross_entropy cosine_logits dot_logits entropy_regularizer gamma_for_variance logit_variance",
         "normalization": "AttributeNormalization ClassStandardization DynamicNormalization",

@@ -23,6 +23,7 @@ from classnorm.settings import POSITIVE, SHARE
 _STRIP = 256  # rows of the matrix of products computed at a time
 _LARGE = 256  # dimensions from which eigenvectors take noticeable time
 _SHRUNK = 0.05  # shrinkage from which the smallest eigenvalues hardly matter
+_NEAREST = 3  # class means that determine the hubness of a class
 _TINY = 1e-37  # below any feature of interest, above what float32 rounds to 0
 
 
@@ -234,3 +235,13 @@ def leading(covariance: Tensor, k: int, exactly: bool = False) -> tuple[Tensor, 
     relative.diagonal().add_(1.0)
     values, vectors = torch.linalg.eigh(torch.cholesky_inverse(torch.linalg.cholesky(relative)))
     return a / values[:k].double() - a, vectors[:, :k]
+
+
+def with_hubness(prototypes: Tensor, means: Tensor, hubness: float) -> Tensor:
+    """[n_classes, k] → [n_classes, k + 1]; the last column is added to the cosines with the class.
+
+    Args:
+        means: [n_seen, k], unit-length means of the seen classes.
+    """
+    near = (F.normalize(prototypes, dim=1) @ means.T).topk(min(_NEAREST, means.shape[0]), dim=1).values
+    return torch.cat([prototypes, -hubness * near.mean(dim=1, keepdim=True)], dim=1)

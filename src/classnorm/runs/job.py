@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
@@ -18,15 +18,8 @@ from classnorm.io.arrays import Array
 from classnorm.io.files import locked_folder, write_json, write_text
 from classnorm.results.card import run_card
 from classnorm.results.run_folder import CARD, CHECKPOINT, RESULT, Result, is_finished, new_run
+from classnorm.settings import Config
 from classnorm.training import ALONE, Device, Processes
-
-
-class Settings(Protocol):
-    """The config of a method or a strategy."""
-
-    def check(self) -> None: ...
-
-    def as_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +60,7 @@ class Job(ABC):
 
     marker: ClassVar[str] = RESULT
     dataset: ZeroShotDataset
-    config: Settings
+    config: Config
     seed: int
 
     @property
@@ -89,7 +82,6 @@ class Job(ABC):
         processes, checkpoint = execution.processes, folder / CHECKPOINT
         with locked_folder(folder) if processes.is_first else nullcontext():
             if not processes.from_first(execution.resume and self._is_finished(folder)):
-                self.config.check()
                 outcome = self.compute(checkpoint, execution)
                 if processes.is_first:
                     self._write(folder, outcome, execution)

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.classnorm import ClassNormModel
 from classnorm.methods.method import Fitted
-from classnorm.methods.model import TrainingRows
+from classnorm.methods.rows import TrainingRows
 from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.nn import cosine_logits
 from classnorm.training import FitContext, History, learning_rate, seeded, stage

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.methods.classnorm import prepare
-from classnorm.methods.model import TrainingRows
+from classnorm.methods.rows import TrainingRows
 from classnorm.methods.settings.classnorm import ClassNormConfig, reference
 from classnorm.nn import Initialization, initialize_
 from classnorm.results.artifact import Artifact, Plot, Table
@@ -110,7 +110,12 @@ class _Batches:
 
 
 def _model(
-    dataset: ZeroShotDataset, config: ClassNormConfig, model: str, seed: int, rows: TrainingRows, init: Initialization
+    dataset: ZeroShotDataset,
+    config: ClassNormConfig,
+    model: str,
+    seed: int,
+    rows: TrainingRows[Tensor],
+    init: Initialization,
 ) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
     """The network, and the function from features to logits."""
     if model == "MLP classifier":

@@ -17,7 +17,8 @@ from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.methods.classnorm import divergence_hint
 from classnorm.methods.method import Fitted, Method, Recipes
-from classnorm.methods.model import ExampleSpace, TrainingRows
+from classnorm.methods.model import ExampleSpace
+from classnorm.methods.rows import TrainingRows
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import dot_logits
 from classnorm.settings import Positive, at_least

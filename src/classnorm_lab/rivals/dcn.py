@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fitted, Method, Recipes, TrainedMethodConfig
-from classnorm.methods.model import ProductModel, TrainingRows
-from classnorm.methods.parts.normalized import NormalizedModel
-from classnorm.methods.settings.parts import NormalizedConfig
+from classnorm.methods.model import NormalizedModel, ProductModel
+from classnorm.methods.rows import TrainingRows
+from classnorm.methods.settings.shared import NormalizedConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalizationKind, entropy_regularizer
 from classnorm.settings import NotNegative, Positive, Width, between

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fitted, Method, Recipes
-from classnorm.methods.model import ExampleSpace, TrainingRows
+from classnorm.methods.model import ExampleSpace
+from classnorm.methods.rows import TrainingRows
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import Depth
 from classnorm.training import FitContext, train

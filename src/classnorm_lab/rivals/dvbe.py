@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fitted, Method, Recipes
-from classnorm.methods.model import RowSource
-from classnorm.methods.settings.parts import NormalizedConfig
+from classnorm.methods.rows import TrainingRows
+from classnorm.methods.settings.shared import NormalizedConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalization, cosine_logits, initialize_
 from classnorm.settings import Count, NotNegative, Positive, Width, added_setting
@@ -228,7 +228,7 @@ def build(config: DVBEConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor])
 def fit(dataset: ZeroShotDataset, config: DVBEConfig, seed: int, context: FitContext) -> Fitted:
     """Train both heads on the training rows, which may stay in files."""
     check_positions(dataset, config.positions)
-    rows = RowSource.of(dataset, context.device)
+    rows = TrainingRows.stored(dataset, context.device)
     model = DVBEModel(config, dataset.d_a, dataset.d_z, len(rows.descriptors), seed, rows.descriptors)
     model.to(context.device).fit_normalization(rows.features)
 

@@ -25,8 +25,9 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fitted, Method, MethodConfig, Recipes
-from classnorm.methods.model import ExampleSpace, TrainingRows, ZeroShotModel
-from classnorm.methods.settings.parts import DescriptorConfig
+from classnorm.methods.model import ExampleSpace, ZeroShotModel
+from classnorm.methods.rows import TrainingRows
+from classnorm.methods.settings.shared import DescriptorConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalization, initialize_
 from classnorm.settings import Count, NotNegative, Positive, Steps, Width, at_least, at_most
@@ -199,7 +200,7 @@ def fit(dataset: ZeroShotDataset, config: EPGNConfig, seed: int, context: FitCon
 class EpisodicTraining:
     """Episodes, one per epoch."""
 
-    def __init__(self, model: EPGNModel, rows: TrainingRows, config: EPGNConfig, seed: int) -> None:
+    def __init__(self, model: EPGNModel, rows: TrainingRows[Tensor], config: EPGNConfig, seed: int) -> None:
         self.config, self.seed = config, seed
         self.features, self.labels = rows.features / model.scale, rows.labels
         self.descriptors = model.attributes(rows.descriptors)  # [n_seen, d_a]

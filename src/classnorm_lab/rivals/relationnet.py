@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fitted, Method, Recipes
-from classnorm.methods.model import TrainingRows
+from classnorm.methods.rows import TrainingRows
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import initialize_
 from classnorm.settings import Width

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fitted, Method, Recipes
-from classnorm.methods.model import TrainingRows, ZeroShotModel
+from classnorm.methods.model import ZeroShotModel
+from classnorm.methods.rows import TrainingRows
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeEmbedder, AttributeNormalizationKind, initialize_
 from classnorm.settings import Count, Depth, NotNegative, Share, between
@@ -186,7 +187,9 @@ def shortfall(means: Tensor, least: float) -> Tensor:
 class _Steps:
     """What training does in each step; the draws depend only on (seed, step)."""
 
-    def __init__(self, model: SGALModel, rows: TrainingRows, unseen: Tensor, config: SGALConfig, seed: int) -> None:
+    def __init__(
+        self, model: SGALModel, rows: TrainingRows[Tensor], unseen: Tensor, config: SGALConfig, seed: int
+    ) -> None:
         self.model, self.config, self.seed = model, config, seed
         self.seen, self.unseen = rows.descriptors, unseen  # [n_seen, d_a], [n_unseen, d_a]
         self.warmup_steps = config.warmup * config.epochs * math.ceil(len(rows.labels) / config.batch_size)

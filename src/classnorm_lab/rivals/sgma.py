@@ -28,7 +28,8 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.methods.method import Fitted, Method, Recipes
-from classnorm.methods.model import ProductModel, RowSource
+from classnorm.methods.model import ProductModel
+from classnorm.methods.rows import TrainingRows
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, initialize_
 from classnorm.settings import Count, NotNegative, Positive, at_least
@@ -193,7 +194,7 @@ def build(config: SGMAConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor])
 def fit(dataset: ZeroShotDataset, config: SGMAConfig, seed: int, context: FitContext) -> Fitted:
     """Train on the training rows, which may stay in files."""
     check_positions(dataset, config.positions)
-    rows = RowSource.of(dataset, context.device)
+    rows = TrainingRows.stored(dataset, context.device)
     model = SGMAModel(config, dataset.d_a, dataset.d_z, seed).to(context.device)
     model.attributes.fit(rows.descriptors)
     descriptors = model.attributes(rows.descriptors)

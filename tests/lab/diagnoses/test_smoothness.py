@@ -9,7 +9,7 @@ from torch import nn
 
 from classnorm.errors import ConfigError
 from classnorm.methods.classnorm import prepare
-from classnorm.methods.model import TrainingRows
+from classnorm.methods.rows import TrainingRows
 from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.nn import initialize_
 from classnorm_lab.diagnoses import smoothness

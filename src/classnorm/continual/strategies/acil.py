@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from classnorm.continual.strategies.random_features import RandomFeatureLearner, RandomFeatureStrategy
-from classnorm.methods.kernel import DescriptorKernel
+from classnorm.methods.descriptor_kernel import DescriptorKernel
 
 
 class _Learner(RandomFeatureLearner):

@@ -20,7 +20,8 @@ from classnorm.continual.record import strip_prefix
 from classnorm.continual.strategies.settings import AnalyticConfig
 from classnorm.continual.strategies.strategy import Strategy, StreamProblem
 from classnorm.errors import ConfigError
-from classnorm.methods.kernel import DescriptorKernel, KernelModel, build, solve
+from classnorm.methods.descriptor_kernel import DescriptorKernel
+from classnorm.methods.kernel import KernelModel, build, solve
 from classnorm.nn.geometry import FeatureMoments
 from classnorm.progress import OnProgress, Progress
 

@@ -19,7 +19,7 @@ from classnorm.continual.model import Learner
 from classnorm.continual.strategies.settings import RandomFeatureConfig
 from classnorm.continual.strategies.strategy import Strategy, StreamProblem
 from classnorm.errors import ConfigError
-from classnorm.methods.kernel import DescriptorKernel
+from classnorm.methods.descriptor_kernel import DescriptorKernel
 from classnorm.progress import OnProgress, Progress
 from classnorm.training import seeded
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from classnorm.continual.strategies.random_features import RandomFeatureLearner, RandomFeatureStrategy
 from classnorm.continual.strategies.settings import RandomFeatureConfig
-from classnorm.methods.kernel import DescriptorKernel, ridge
+from classnorm.methods.descriptor_kernel import DescriptorKernel, ridge
 
 _MEANS_RIDGE = 0.1  # as in the method kernel
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from classnorm.continual.config import ContinualConfig, SolvedConfig
 from classnorm.methods.settings.kernel import KernelConfig
-from classnorm.methods.settings.parts import GeometryConfig
+from classnorm.methods.settings.shared import GeometryConfig
 from classnorm.settings import Count, NotNegative, Positive, Share, added_setting, at_least, at_most, between
 
 

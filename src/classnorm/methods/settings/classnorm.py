@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Recipes, TrainedMethodConfig, lazy_method
-from classnorm.methods.settings.parts import DescriptorConfig, GeometryConfig, ScaleConfig
+from classnorm.lazy import Lazy
+from classnorm.methods.method import Method, Recipes, TrainedMethodConfig
+from classnorm.methods.settings.shared import DescriptorConfig, GeometryConfig, ScaleConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import Distribution, HiddenNormalization, Initialization
 from classnorm.settings import Depth, NotNegative, Width, added_setting, at_least, at_most
@@ -165,4 +166,12 @@ GRID: Space = {  # the values of the paper's hyperparameter table
     "hidden": Choice((512, 1024, 2048)),
     "batch_size": Choice((128, 512)),
 }
-METHOD = lazy_method("classnorm", ClassNormConfig, RECIPES, SPACE, GRID, parallel=True)
+METHOD = Method(
+    ClassNormConfig,
+    RECIPES,
+    build=Lazy("classnorm.methods.classnorm", "build"),
+    fit=Lazy("classnorm.methods.classnorm", "fit"),
+    space=SPACE,
+    grid=GRID,
+    parallel=True,
+)

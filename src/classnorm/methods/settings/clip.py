@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import MethodConfig, Recipes, lazy_method
+from classnorm.lazy import Lazy
+from classnorm.methods.method import Method, MethodConfig, Recipes
 
 _ADVICE = (
     'clip compares images and text of one model: encode both with it, by `encoder="hf:ID"` and `text_encoder="hf:ID"`, '
@@ -49,4 +50,10 @@ def reference(dataset: ZeroShotDataset) -> CLIPConfig:
 
 
 RECIPES: Recipes = {"reference": reference}
-METHOD = lazy_method("clip", CLIPConfig, RECIPES, {}, {}, unfit=unfit)
+METHOD = Method(
+    CLIPConfig,
+    RECIPES,
+    build=Lazy("classnorm.methods.clip", "build"),
+    fit=Lazy("classnorm.methods.clip", "fit"),
+    unfit=unfit,
+)

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Recipes, TrainedMethodConfig, lazy_method
-from classnorm.methods.settings.parts import GeometryConfig, ScaleConfig
+from classnorm.lazy import Lazy
+from classnorm.methods.method import Method, Recipes, TrainedMethodConfig
+from classnorm.methods.settings.shared import GeometryConfig, ScaleConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import Positive, Share, added_setting, at_least, at_most, between
 from classnorm.training import Schedule
@@ -142,4 +143,12 @@ GRID: Space = {
     "whitening": Choice((0.2, 0.35, 0.5)),
     "ridge": Choice((0.03, 0.1, 0.3)),
 }
-METHOD = lazy_method("kernel", KernelConfig, RECIPES, SPACE, GRID, parallel=True)
+METHOD = Method(
+    KernelConfig,
+    RECIPES,
+    build=Lazy("classnorm.methods.kernel", "build"),
+    fit=Lazy("classnorm.methods.kernel", "fit"),
+    space=SPACE,
+    grid=GRID,
+    parallel=True,
+)

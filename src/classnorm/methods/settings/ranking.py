@@ -1,12 +1,13 @@
-"""Settings of the bilinear methods DeViSE, ALE and SJE."""
+"""Settings of the bilinear methods DeViSE, ALE and SJE, which differ in their ranking loss."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from classnorm.methods.method import Method, TrainedMethodConfig, lazy_method
-from classnorm.methods.settings.parts import DescriptorConfig
+from classnorm.lazy import Lazy
+from classnorm.methods.method import Method, TrainedMethodConfig
+from classnorm.methods.settings.shared import DescriptorConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.settings import Positive
 
@@ -47,8 +48,23 @@ GRID: Space = {
 }
 
 
-def ranking_method(name: str, config: type[RankingConfig], **published: Any) -> Method:
+def _method(name: str, **published: Any) -> Method:
     """The recipe `reference` is a short, untuned schedule; `paper` has the `published` settings."""
-    paper = config(**(_PAPER | published))
-    recipes = {"paper": lambda dataset: paper, "reference": lambda dataset: config()}
-    return lazy_method(name, config, recipes, SPACE, GRID, parallel=True)
+    recipes = {
+        "paper": lambda dataset: RankingConfig(**_PAPER | published),
+        "reference": lambda dataset: RankingConfig(),
+    }
+    return Method(
+        RankingConfig,
+        recipes,
+        build=Lazy("classnorm.methods.ranking", "build"),
+        fit=Lazy("classnorm.methods.ranking", f"fit_{name}"),
+        space=SPACE,
+        grid=GRID,
+        parallel=True,
+    )
+
+
+DEVISE = _method("devise", margin=0.1, feature_normalization="none")
+ALE = _method("ale")
+SJE = _method("sje")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from classnorm.methods.method import TrainedMethodConfig
 from classnorm.methods.model import ZeroShotModel
-from classnorm.methods.settings.parts import DescriptorConfig
+from classnorm.methods.settings.shared import DescriptorConfig
 from classnorm.nn import AttributeEmbedder
 from classnorm.settings import Width
 

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fit, Fitted
-from classnorm.methods.model import TrainingRows
+from classnorm.methods.rows import TrainingRows
 from classnorm.nn import AttributeNormalization
 from classnorm.training import EpochLosses, FitContext, History, gradient_step, run_epochs, seeded
 from classnorm_lab.rivals.parts.generative import GameConfig, Output

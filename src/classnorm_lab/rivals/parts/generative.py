@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import MethodConfig
-from classnorm.methods.settings.parts import DescriptorConfig
+from classnorm.methods.settings.shared import DescriptorConfig
 from classnorm.settings import Count, NotNegative, Positive, Steps, Width, added_setting, at_most
 
 Output = Literal["linear", "relu", "sigmoid"]

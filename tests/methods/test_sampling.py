@@ -8,7 +8,7 @@ import torch
 
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.methods import FitContext, FitJob, resolve
-from classnorm.methods.parts.sampling import ClassSampler
+from classnorm.methods.rows import ClassSampler
 from classnorm.scoring import fit
 
 METHODS = [("classnorm", "reference"), ("classnorm", "best"), ("kernel", "reference")]

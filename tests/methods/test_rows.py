@@ -6,7 +6,7 @@ import torch
 
 from classnorm.data import validation_dataset
 from classnorm.methods import TrainingRows
-from classnorm.methods.parts import placement
+from classnorm.methods import rows as training_rows
 from classnorm.nn import FeatureGeometry, FeatureMoments
 from classnorm.training import SharedWork
 
@@ -29,7 +29,7 @@ def test_fits_that_share_their_work_have_the_moments_of_their_rows(small_dataset
     shared = SharedWork(cells)
     for i in order:
         moments, rows = expected[i]
-        found = placement.row_moments(parts[i], rows, 0.5, shared)
+        found = training_rows.row_moments(parts[i], rows, 0.5, shared)
         assert torch.equal(found.counts, moments.counts)
         assert torch.allclose(found.sums, moments.sums, atol=1e-4)
         assert torch.allclose(found.products, moments.products, atol=1e-2)  # up to 1,000
@@ -39,12 +39,12 @@ def test_fits_that_share_their_work_have_the_moments_of_their_rows(small_dataset
 def test_another_power_is_other_work(small_dataset):
     shared = SharedWork(np.zeros(small_dataset.n_rows, dtype=np.int64))
     rows = TrainingRows.of(small_dataset, torch.device("cpu"))
-    one, other = (placement.row_moments(small_dataset, rows, power, shared) for power in (0.5, 1.0))
+    one, other = (training_rows.row_moments(small_dataset, rows, power, shared) for power in (0.5, 1.0))
     assert not torch.allclose(one.sums, other.sums)
 
 
-def test_rows_are_placed_block_by_block(small_dataset, monkeypatch):
+def test_rows_are_transformed_block_by_block(small_dataset, monkeypatch):
     features = torch.from_numpy(small_dataset.features)
     geometry = FeatureGeometry(features.shape[1], 10).fit(features)
-    monkeypatch.setattr(placement, "_BLOCK", 7)
-    assert torch.allclose(placement.placed_rows(geometry, features), geometry(features), atol=1e-6)
+    monkeypatch.setattr(training_rows, "_BLOCK", 7)
+    assert torch.allclose(training_rows.transformed_rows(geometry, features), geometry(features), atol=1e-6)

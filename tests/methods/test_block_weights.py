@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from classnorm.methods.parts.block_weights import choose_weights, left_out_error
+from classnorm.methods.descriptor_kernel import choose_weights, left_out_error
 
 
 def gram(table):

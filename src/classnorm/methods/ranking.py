@@ -1,6 +1,11 @@
-r"""The bilinear compatibility :math:`F(x, a) = \theta(x)^\top W \varphi(a)` of DeViSE, ALE and SJE.
+r"""DeViSE, ALE and SJE: a bilinear compatibility :math:`F(x, a) = \theta(x)^\top W \varphi(a)`, three ranking losses.
 
-The three differ only in their ranking loss and their defaults.
+- DeViSE sums the hinges of all wrong classes. Frome, Corrado, Shlens, Bengio, Dean, Ranzato, Mikolov: DeViSE: A Deep
+  Visual-Semantic Embedding Model, NeurIPS 2013.
+- ALE weighs them so that the top of the list matters most. Akata, Perronnin, Harchaoui, Schmid: Label-Embedding for
+  Image Classification, TPAMI 2016 (first at CVPR 2013).
+- SJE takes the worst violating class only. Akata, Reed, Walter, Lee, Schiele: Evaluation of Output Embeddings for
+  Fine-Grained Image Classification, CVPR 2015.
 """
 
 from __future__ import annotations
@@ -14,7 +19,8 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.method import Fit, Fitted
-from classnorm.methods.model import TrainingRows, ZeroShotModel
+from classnorm.methods.model import ZeroShotModel
+from classnorm.methods.rows import TrainingRows
 from classnorm.methods.settings.ranking import RankingConfig
 from classnorm.nn import AttributeNormalization, initialize_
 from classnorm.training import FitContext, train
@@ -79,6 +85,34 @@ def hinges(scores: Tensor, labels: Tensor, margin: float) -> Tensor:
     return (margin + scores - scores.gather(1, correct)).relu().scatter(1, correct, 0.0)
 
 
+def devise_loss(scores: Tensor, labels: Tensor, margin: float) -> Tensor:
+    """Sum of the hinges of all wrong classes, mean over rows: [b, n_classes], [b] → scalar."""
+    return hinges(scores, labels, margin).sum(dim=1).mean()
+
+
+def ale_loss(scores: Tensor, labels: Tensor, margin: float, weights: Tensor | None = None) -> Tensor:
+    r"""Weighted ranking loss :math:`\frac{\beta_r}{r} \sum_c [\Delta + F(x, a_c) - F(x, a_y)]_+`, mean over rows.
+
+    :math:`r` counts the classes that violate the margin, and :math:`\beta_r = \sum_{i \le r} \alpha_i`.
+
+    Args:
+        scores: [b, n_classes].
+        labels: [b].
+        weights: α, [n_classes − 1]; default 1/i, as published.
+    """
+    violations = hinges(scores, labels, margin)
+    if weights is None:
+        weights = torch.arange(1, scores.shape[1], device=scores.device, dtype=scores.dtype).reciprocal()
+    rank = (violations > 0).sum(dim=1)  # [b]
+    beta = torch.cat([weights.new_zeros(1), weights.cumsum(0)])
+    return (beta[rank] / rank.clamp(min=1) * violations.sum(dim=1)).mean()
+
+
+def sje_loss(scores: Tensor, labels: Tensor, margin: float) -> Tensor:
+    """The largest hinge of a wrong class, mean over rows: [b, n_classes], [b] → scalar."""
+    return hinges(scores, labels, margin).amax(dim=1).mean()
+
+
 def build(config: RankingConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> BilinearModel:
     """A model to load weights into."""
     return BilinearModel(config, d_a, d_z)
@@ -103,3 +137,6 @@ def ranking_fit(ranking_loss: RankingLoss) -> Fit:
         return Fitted(model, train(model, loss, features, rows.labels, config, seed=seed, context=context, hint=hint))
 
     return fit
+
+
+fit_devise, fit_ale, fit_sje = (ranking_fit(loss) for loss in (devise_loss, ale_loss, sje_loss))

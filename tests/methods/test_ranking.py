@@ -5,9 +5,7 @@ import pytest
 import torch
 
 from classnorm.methods import resolve
-from classnorm.methods.ale import ale_loss
-from classnorm.methods.devise import devise_loss
-from classnorm.methods.sje import sje_loss
+from classnorm.methods.ranking import ale_loss, devise_loss, sje_loss
 from classnorm.scoring import fit
 
 LOSSES = {"devise": devise_loss, "ale": ale_loss, "sje": sje_loss}
