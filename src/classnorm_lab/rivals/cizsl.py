@@ -20,13 +20,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Method, Recipes
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.method import Method
+from classnorm.methods.space import Choice, Range
 from classnorm.settings import NotNegative
-from classnorm_lab.rivals.fclswgan import ClassifiedGame, FCLSWGANConfig
+from classnorm_lab.rivals.fclswgan import FCLSWGANConfig, FCLSWGANTraining
 from classnorm_lab.rivals.fclswgan import paper as fclswgan_paper
-from classnorm_lab.rivals.parts.generation import Batch, GenerativeModel, build, generative_fit
-from classnorm_lab.rivals.parts.generative import REACH
+from classnorm_lab.rivals.parts.adversarial import Batch, build, generative_fit
+from classnorm_lab.rivals.parts.generator import GenerativeModel
+from classnorm_lab.rivals.parts.softmax_rows import REACH
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,31 +40,8 @@ class CIZSLConfig(FCLSWGANConfig):
     creativity_weight: NotNegative = 0.1
     """Weight of the divergence between the posterior of hallucinated classes and the uniform distribution."""
     realism_weight: NotNegative = 0.1
-    """Weight of the critic's judgement of hallucinated classes."""
+    """Weight of the critic's score of hallucinated classes."""
 
-
-def paper(dataset: ZeroShotDataset) -> CIZSLConfig:
-    """The networks and schedule of f-CLSWGAN, with the weights of the authors' code; no calibration."""
-    return CIZSLConfig(**fclswgan_paper(dataset).as_dict(), creativity_weight=0.1, realism_weight=1.0)
-
-
-def reference(dataset: ZeroShotDataset) -> CIZSLConfig:
-    """A short schedule and weights selected by validation on CUB."""
-    return CIZSLConfig(final_relu=dataset.nonnegative, classifier_reach=REACH)
-
-
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "lr": Range(5e-5, 2e-3, log=True),
-    "epochs": Range(2, 20, log=True, whole=True),
-    "classification_weight": Range(1e-2, 10.0, log=True),
-    "creativity_weight": Range(1e-4, 10.0, log=True),
-    "synthesized": Range(50, 600, log=True, whole=True),
-}
-GRID: Space = {
-    "creativity_weight": Choice((1e-4, 0.1, 1.0)),
-    "realism_weight": Choice((0.1, 1.0)),
-}
 
 _LEAST, _MOST = 0.2, 0.8  # shares of a class in a hallucinated one, and parameters of the divergence
 
@@ -102,14 +80,14 @@ def hallucinate(descriptors: Tensor, draws: torch.Generator) -> Tensor:
     return F.normalize(mixed, dim=1) * length
 
 
-class CreativeGame(ClassifiedGame):
-    """The game of f-CLSWGAN with hallucinated classes."""
+class CIZSLTraining(FCLSWGANTraining):
+    """The training of f-CLSWGAN with hallucinated classes."""
 
     config: CIZSLConfig
 
-    def makers(self) -> dict[str, nn.Module]:
+    def generators(self) -> dict[str, nn.Module]:
         self.divergence = SharmaMittal()
-        return super().makers() | {"divergence": self.divergence}
+        return super().generators() | {"divergence": self.divergence}
 
     def generated_loss(self, fake: Tensor, batch: Batch) -> Tensor:
         descriptors = hallucinate(batch.descriptors, batch.draws)
@@ -120,7 +98,34 @@ class CreativeGame(ClassifiedGame):
         return loss
 
 
-fit = generative_fit(GenerativeModel, CreativeGame)
+fit = generative_fit(GenerativeModel, CIZSLTraining)
 
 
-METHOD = Method(CIZSLConfig, RECIPES, build, fit, SPACE, GRID, name="cizsl", sees_unseen=True)
+def paper(dataset: ZeroShotDataset) -> CIZSLConfig:
+    """The networks and schedule of f-CLSWGAN, with the weights of the authors' code; no calibration."""
+    return CIZSLConfig(**fclswgan_paper(dataset).as_dict(), creativity_weight=0.1, realism_weight=1.0)
+
+
+def reference(dataset: ZeroShotDataset) -> CIZSLConfig:
+    """A short schedule and weights selected by validation on CUB."""
+    return CIZSLConfig(final_relu=dataset.nonnegative, classifier_reach=REACH)
+
+
+METHOD = Method(
+    config=CIZSLConfig,
+    recipes={"paper": paper, "reference": reference},
+    build=build,
+    fit=fit,
+    space={
+        "lr": Range(5e-5, 2e-3, log=True),
+        "epochs": Range(2, 20, log=True, whole=True),
+        "classification_weight": Range(1e-2, 10.0, log=True),
+        "creativity_weight": Range(1e-4, 10.0, log=True),
+        "synthesized": Range(50, 600, log=True, whole=True),
+    },
+    grid={
+        "creativity_weight": Choice((1e-4, 0.1, 1.0)),
+        "realism_weight": Choice((0.1, 1.0)),
+    },
+    sees_unseen=True,
+)

@@ -16,15 +16,14 @@ from torch import Tensor, nn
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.methods.classnorm import divergence_hint
-from classnorm.methods.method import Fitted, Method, Recipes
+from classnorm.methods.method import Fitted, Method
 from classnorm.methods.model import ExampleSpace
 from classnorm.methods.rows import TrainingRows
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.space import Choice, Range
 from classnorm.nn import dot_logits
 from classnorm.settings import Positive, at_least
 from classnorm.training import FitContext, train
-from classnorm_lab.rivals.parts.embedding import EmbedderModel
-from classnorm_lab.rivals.parts.episode import EpisodeConfig, Episodes, classes_of
+from classnorm_lab.rivals.parts.episodes import EmbedderModel, EpisodeConfig, Episodes, classes_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,52 +51,6 @@ class CVCConfig(EpisodeConfig):
             raise ConfigError(
                 f"batch_size is {self.batch_size}; it must be at least the {self.ways} ways, one row for each class"
             )
-
-
-_PAPER_DECAY = {"AWA1": 1e-4, "AWA2": 1e-3, "CUB": 1e-3, "SUN": 1e-5}
-
-
-def paper(dataset: ZeroShotDataset) -> CVCConfig:
-    """The authors' schedule: a million episodes of 32 classes × 4 rows (AwA1: 16 × 4), the learning rate halved every
-    200,000 (AwA1: 500,000). Other datasets use the settings of CUB."""
-    benchmark = dataset.benchmark
-    ways, drop_at = (16, 0.5) if benchmark == "AWA1" else (32, 0.2)
-    rows_per_episode = 4 * min(ways, int(dataset.seen.sum()))
-    return CVCConfig(
-        epochs=max(1, round(1_000_000 / -(-len(dataset.split.train) // rows_per_episode))),
-        batch_size=4 * ways,
-        ways=ways,
-        lr=1e-5,
-        weight_decay=_PAPER_DECAY.get(benchmark or "", 1e-3),
-        schedule="steps",
-        lr_drop=0.5,
-        lr_drop_at=drop_at,
-        attribute_normalization="none",
-        final_relu=dataset.nonnegative,
-    )
-
-
-def reference(dataset: ZeroShotDataset) -> CVCConfig:
-    """A short schedule, with the learning rate selected by validation."""
-    return CVCConfig(final_relu=dataset.nonnegative)
-
-
-RECIPES: Recipes = {
-    "paper": paper,
-    "reference": reference,
-    "class-norm": lambda dataset: reference(dataset).replace(class_norm=True),
-}
-SPACE: Space = {
-    "lr": Range(2e-4, 2e-3, log=True),
-    "epochs": Range(15, 60, log=True, whole=True),
-    "class_norm": Choice((False, True)),
-    "weight_decay": Range(1e-6, 1e-3, log=True),
-}
-GRID: Space = {
-    "lr": Choice((5e-4, 1e-3)),
-    "epochs": Choice((20, 40)),
-    "class_norm": Choice((False, True)),
-}
 
 
 class CVCModel(EmbedderModel):
@@ -150,4 +103,52 @@ def fit(dataset: ZeroShotDataset, config: CVCConfig, seed: int, context: FitCont
     return Fitted(model, history)
 
 
-METHOD = Method(CVCConfig, RECIPES, build, fit, SPACE, GRID, name="cvc")
+_PAPER_DECAY = {"AWA1": 1e-4, "AWA2": 1e-3, "CUB": 1e-3, "SUN": 1e-5}
+
+
+def paper(dataset: ZeroShotDataset) -> CVCConfig:
+    """The authors' schedule: a million episodes of 32 classes × 4 rows (AwA1: 16 × 4), the learning rate halved every
+    200,000 (AwA1: 500,000). Other datasets use the settings of CUB."""
+    benchmark = dataset.benchmark
+    ways, drop_at = (16, 0.5) if benchmark == "AWA1" else (32, 0.2)
+    rows_per_episode = 4 * min(ways, int(dataset.seen.sum()))
+    return CVCConfig(
+        epochs=max(1, round(1_000_000 / -(-len(dataset.split.train) // rows_per_episode))),
+        batch_size=4 * ways,
+        ways=ways,
+        lr=1e-5,
+        weight_decay=_PAPER_DECAY.get(benchmark or "", 1e-3),
+        schedule="steps",
+        lr_drop=0.5,
+        lr_drop_at=drop_at,
+        attribute_normalization="none",
+        final_relu=dataset.nonnegative,
+    )
+
+
+def reference(dataset: ZeroShotDataset) -> CVCConfig:
+    """A short schedule, with the learning rate selected by validation."""
+    return CVCConfig(final_relu=dataset.nonnegative)
+
+
+METHOD = Method(
+    config=CVCConfig,
+    recipes={
+        "paper": paper,
+        "reference": reference,
+        "class-norm": lambda dataset: reference(dataset).replace(class_norm=True),
+    },
+    build=build,
+    fit=fit,
+    space={
+        "lr": Range(2e-4, 2e-3, log=True),
+        "epochs": Range(15, 60, log=True, whole=True),
+        "class_norm": Choice((False, True)),
+        "weight_decay": Range(1e-6, 1e-3, log=True),
+    },
+    grid={
+        "lr": Choice((5e-4, 1e-3)),
+        "epochs": Choice((20, 40)),
+        "class_norm": Choice((False, True)),
+    },
+)

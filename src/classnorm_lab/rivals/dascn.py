@@ -5,7 +5,7 @@ primal generator G makes features of noise and descriptors, the dual generator R
 
     x′ = G(z, a),    a′ = R(x′),    x″ = G(z′, a′).
 
-A critic judges x′ and x″ against real features of the class, another one judges a′ and R(x) against the descriptor a of
+One critic compares x′ and x″ with real features of the class, another one a′ and R(x) with the descriptor a of
 the class, both with a gradient penalty. Besides deceiving them, the generators minimise the classification loss of
 f-CLSWGAN and
 
@@ -23,22 +23,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Method, Recipes
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.method import Method
+from classnorm.methods.space import Choice, Range
 from classnorm.settings import Count, NotNegative
-from classnorm_lab.rivals.fclswgan import ClassifiedGame, FCLSWGANConfig
+from classnorm_lab.rivals.fclswgan import FCLSWGANConfig, FCLSWGANTraining
 from classnorm_lab.rivals.lsrgan import class_means
-from classnorm_lab.rivals.parts.generation import (
-    Batch,
-    Critic,
-    GameRows,
-    GenerativeModel,
-    build,
-    critic_loss,
-    generative_fit,
-)
-from classnorm_lab.rivals.parts.generative import REACH, rate
-from classnorm_lab.rivals.parts.semantic import SemanticDecoder
+from classnorm_lab.rivals.parts.adversarial import Batch, ScaledRows, build, generative_fit
+from classnorm_lab.rivals.parts.generator import Critic, GenerativeModel, SemanticDecoder, critic_loss
+from classnorm_lab.rivals.parts.softmax_rows import REACH, rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +45,7 @@ class DASCNConfig(FCLSWGANConfig):
     """Hidden units of the two generators and of the two critics."""
     critic_steps: int = 1
     dual_weight: NotNegative = 0.1
-    """Weight of the judgement of reconstructed descriptors by their critic."""
+    """Weight of the score of reconstructed descriptors by their critic."""
     semantic_weight: NotNegative = 1.0
     """Weight of the semantic consistency: the squared error of reconstructed descriptors."""
     visual_weight: NotNegative = 10.0
@@ -62,68 +54,25 @@ class DASCNConfig(FCLSWGANConfig):
     """Generated features per class mean; the classes of a step are as many as make a batch."""
 
 
-def paper(dataset: ZeroShotDataset) -> DASCNConfig:
-    """The published width of the networks, with the schedule of f-CLSWGAN and equal weights; without calibration."""
-    return DASCNConfig(
-        batch_size=64,
-        classifier_epochs=25,
-        epochs=50,
-        lr=1e-4,
-        hidden=4096,
-        critic_steps=5,
-        dual_weight=1.0,
-        visual_weight=1.0,
-        classification_weight=0.01,
-        attribute_normalization="unit-plain",
-        final_relu=dataset.nonnegative,
-        calibration="none",
-    )
-
-
-def reference(dataset: ZeroShotDataset) -> DASCNConfig:
-    """Narrow networks, large steps and weights selected by validation on CUB."""
-    return DASCNConfig(final_relu=dataset.nonnegative, lr=rate(dataset, 1e-3), classifier_reach=REACH)
-
-
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "lr": Range(5e-5, 2e-3, log=True),
-    "epochs": Range(4, 30, log=True, whole=True),
-    "hidden": Choice((512, 1024, 2048)),
-    "batch_size": Choice((64, 128, 256)),
-    "critic_steps": Choice((1, 2, 5)),
-    "classification_weight": Range(1e-2, 10.0, log=True),
-    "semantic_weight": Range(1e-2, 10.0, log=True),
-    "dual_weight": Range(1e-2, 1.0, log=True),
-    "visual_weight": Range(0.1, 30.0, log=True),
-    "synthesized": Range(50, 600, log=True, whole=True),
-}
-GRID: Space = {
-    "lr": Choice((3e-4, 1e-3)),
-    "semantic_weight": Choice((0.1, 1.0)),
-    "visual_weight": Choice((1.0, 10.0)),
-}
-
-
-class DualGame(ClassifiedGame):
-    """The game of features and the game of descriptors."""
+class DASCNTraining(FCLSWGANTraining):
+    """Adversarial training of the features and of the descriptors."""
 
     config: DASCNConfig
     dual: SemanticDecoder
     dual_critic: Critic
 
-    def __init__(self, model: GenerativeModel, rows: GameRows, config: DASCNConfig, seed: int) -> None:
+    def __init__(self, model: GenerativeModel, rows: ScaledRows, config: DASCNConfig, seed: int) -> None:
         super().__init__(model, rows, config, seed)
         self.means = class_means(rows.features, rows.labels, len(rows.seen))
 
-    def makers(self) -> dict[str, nn.Module]:
+    def generators(self) -> dict[str, nn.Module]:
         self.dual = SemanticDecoder(self.rows.seen.shape[1], self.rows.features.shape[1], self.config.hidden)
-        return {**super().makers(), "dual": self.dual}
+        return {**super().generators(), "dual": self.dual}
 
-    def judges(self) -> dict[str, nn.Module]:
-        # It judges descriptors of given features, the other way round.
+    def critics(self) -> dict[str, nn.Module]:
+        # It scores descriptors of given features, the other way round.
         self.dual_critic = Critic(self.rows.features.shape[1], self.rows.seen.shape[1], self.config.hidden)
-        return {**super().judges(), "dual_critic": self.dual_critic}
+        return {**super().critics(), "dual_critic": self.dual_critic}
 
     def cycle(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Generated features [b, d_z], reconstructed descriptors [b, d_a], and the features that these are made of.
@@ -158,7 +107,53 @@ class DualGame(ClassifiedGame):
         return (means - self.means[classes]).square().sum(dim=1).mean()
 
 
-fit = generative_fit(GenerativeModel, DualGame)
+fit = generative_fit(GenerativeModel, DASCNTraining)
 
 
-METHOD = Method(DASCNConfig, RECIPES, build, fit, SPACE, GRID, name="dascn", sees_unseen=True)
+def paper(dataset: ZeroShotDataset) -> DASCNConfig:
+    """The published width of the networks, with the schedule of f-CLSWGAN and equal weights; without calibration."""
+    return DASCNConfig(
+        batch_size=64,
+        classifier_epochs=25,
+        epochs=50,
+        lr=1e-4,
+        hidden=4096,
+        critic_steps=5,
+        dual_weight=1.0,
+        visual_weight=1.0,
+        classification_weight=0.01,
+        attribute_normalization="unit-plain",
+        final_relu=dataset.nonnegative,
+        calibration="none",
+    )
+
+
+def reference(dataset: ZeroShotDataset) -> DASCNConfig:
+    """Narrow networks, large steps and weights selected by validation on CUB."""
+    return DASCNConfig(final_relu=dataset.nonnegative, lr=rate(dataset, 1e-3), classifier_reach=REACH)
+
+
+METHOD = Method(
+    config=DASCNConfig,
+    recipes={"paper": paper, "reference": reference},
+    build=build,
+    fit=fit,
+    space={
+        "lr": Range(5e-5, 2e-3, log=True),
+        "epochs": Range(4, 30, log=True, whole=True),
+        "hidden": Choice((512, 1024, 2048)),
+        "batch_size": Choice((64, 128, 256)),
+        "critic_steps": Choice((1, 2, 5)),
+        "classification_weight": Range(1e-2, 10.0, log=True),
+        "semantic_weight": Range(1e-2, 10.0, log=True),
+        "dual_weight": Range(1e-2, 1.0, log=True),
+        "visual_weight": Range(0.1, 30.0, log=True),
+        "synthesized": Range(50, 600, log=True, whole=True),
+    },
+    grid={
+        "lr": Choice((3e-4, 1e-3)),
+        "semantic_weight": Choice((0.1, 1.0)),
+        "visual_weight": Choice((1.0, 10.0)),
+    },
+    sees_unseen=True,
+)

@@ -20,15 +20,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, Method, Recipes, TrainedMethodConfig
+from classnorm.methods.method import Fitted, Method, TrainedMethodConfig
 from classnorm.methods.model import NormalizedModel, ProductModel
 from classnorm.methods.rows import TrainingRows
 from classnorm.methods.settings.shared import NormalizedConfig
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.space import Choice, Range
 from classnorm.nn import AttributeNormalizationKind, entropy_regularizer
 from classnorm.settings import NotNegative, Positive, Width, between
 from classnorm.training import FitContext, Schedule, train
-from classnorm_lab.rivals.parts.dropout import StepDropout
+from classnorm_lab.rivals.parts.layers import StepDropout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,43 +53,6 @@ class DCNConfig(TrainedMethodConfig, NormalizedConfig):
     entropy_weight: NotNegative = 1.0
     """Weight of that entropy; 0 trains without the descriptors of unseen classes."""
 
-
-_PAPER_STEPS = 100_000
-# In the authors' code; other datasets have the settings of CUB.
-_PAPER: dict[str, dict[str, float]] = {
-    "SUN": {"unseen_scale": 0.1},
-    "AWA1": {"scale": 2.0},
-    "AWA2": {"scale": 2.0},
-    "APY": {"scale": 3.0, "unseen_scale": 1.0, "entropy_weight": 0.0},
-}
-
-
-def paper(dataset: ZeroShotDataset) -> DCNConfig:
-    """The settings and the schedule of the authors' code, without calibration."""
-    epochs = max(1, round(_PAPER_STEPS / -(-len(dataset.split.train) // 64)))
-    config = DCNConfig(epochs=epochs, lr=1e-4, schedule="inverse", calibration="none")
-    return config.replace(**_PAPER.get(dataset.benchmark or "", {}))
-
-
-def reference(dataset: ZeroShotDataset) -> DCNConfig:
-    """The network and the loss of `paper` for CUB; learning rate and epochs were selected by validation on CUB."""
-    return DCNConfig()
-
-
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "lr": Range(3e-5, 1e-3, log=True),
-    "epochs": Range(10, 40, log=True, whole=True),
-    "scale": Range(1.0, 10.0, log=True),
-    "unseen_scale": Range(0.01, 0.1, log=True),
-    "entropy_weight": Range(0.03, 3.0, log=True),
-    "dropout": Range(0.2, 0.8),
-}
-GRID: Space = {
-    "lr": Choice((1e-4, 3e-4)),
-    "scale": Choice((2.0, 5.0)),
-    "entropy_weight": Choice((0.1, 1.0)),
-}
 
 _DESCRIPTOR_SCALE = 10.0
 _WEIGHT_STDS = (0.01, 0.03)  # of the two layers
@@ -158,4 +121,45 @@ def fit(dataset: ZeroShotDataset, config: DCNConfig, seed: int, context: FitCont
     return Fitted(model, history)
 
 
-METHOD = Method(DCNConfig, RECIPES, build, fit, SPACE, GRID, name="dcn", sees_unseen=True)
+_PAPER_STEPS = 100_000
+# In the authors' code; other datasets have the settings of CUB.
+_PAPER: dict[str, dict[str, float]] = {
+    "SUN": {"unseen_scale": 0.1},
+    "AWA1": {"scale": 2.0},
+    "AWA2": {"scale": 2.0},
+    "APY": {"scale": 3.0, "unseen_scale": 1.0, "entropy_weight": 0.0},
+}
+
+
+def paper(dataset: ZeroShotDataset) -> DCNConfig:
+    """The settings and the schedule of the authors' code, without calibration."""
+    epochs = max(1, round(_PAPER_STEPS / -(-len(dataset.split.train) // 64)))
+    config = DCNConfig(epochs=epochs, lr=1e-4, schedule="inverse", calibration="none")
+    return config.replace(**_PAPER.get(dataset.benchmark or "", {}))
+
+
+def reference(dataset: ZeroShotDataset) -> DCNConfig:
+    """The network and the loss of `paper` for CUB; learning rate and epochs were selected by validation on CUB."""
+    return DCNConfig()
+
+
+METHOD = Method(
+    config=DCNConfig,
+    recipes={"paper": paper, "reference": reference},
+    build=build,
+    fit=fit,
+    space={
+        "lr": Range(3e-5, 1e-3, log=True),
+        "epochs": Range(10, 40, log=True, whole=True),
+        "scale": Range(1.0, 10.0, log=True),
+        "unseen_scale": Range(0.01, 0.1, log=True),
+        "entropy_weight": Range(0.03, 3.0, log=True),
+        "dropout": Range(0.2, 0.8),
+    },
+    grid={
+        "lr": Choice((1e-4, 3e-4)),
+        "scale": Choice((2.0, 5.0)),
+        "entropy_weight": Choice((0.1, 1.0)),
+    },
+    sees_unseen=True,
+)

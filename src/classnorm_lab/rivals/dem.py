@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, Method, Recipes
+from classnorm.methods.method import Fitted, Method
 from classnorm.methods.model import ExampleSpace
 from classnorm.methods.rows import TrainingRows
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.space import Choice, Range
 from classnorm.settings import Depth
 from classnorm.training import FitContext, train
-from classnorm_lab.rivals.parts.distance import negative_distances
-from classnorm_lab.rivals.parts.embedding import EmbedderConfig, EmbedderModel
+from classnorm_lab.rivals.parts.episodes import EmbedderConfig, EmbedderModel
+from classnorm_lab.rivals.parts.layers import negative_distances
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,38 +35,6 @@ class DEMConfig(EmbedderConfig):
     """Linear layers of the embedder; 1 is linear regression on the descriptors."""
     final_relu: bool = True
     """ReLU on the prototypes, for non-negative features; recipes set it to match the data."""
-
-
-def paper(dataset: ZeroShotDataset) -> DEMConfig:
-    """The authors' settings for the GBU splits of CUB: a million steps."""
-    return DEMConfig(
-        epochs=max(1, round(1_000_000 / -(-len(dataset.split.train) // 100))),
-        batch_size=100,
-        lr=1e-5,
-        weight_decay=1e-2,
-        schedule="constant",
-        attribute_normalization="none",
-        final_relu=dataset.nonnegative,
-    )
-
-
-def reference(dataset: ZeroShotDataset) -> DEMConfig:
-    """A short, untuned schedule."""
-    return DEMConfig(final_relu=dataset.nonnegative)
-
-
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "lr": Range(2e-4, 5e-3, log=True),
-    "weight_decay": Range(1e-6, 1e-3, log=True),
-    "epochs": Range(10, 60, log=True, whole=True),
-    "hidden": Choice((600, 1200, 2400)),
-}
-GRID: Space = {
-    "lr": Choice((5e-4, 2e-3)),
-    "weight_decay": Choice((1e-5, 1e-4)),
-    "epochs": Choice((20, 40)),
-}
 
 
 class DEMModel(EmbedderModel):
@@ -99,4 +67,39 @@ def fit(dataset: ZeroShotDataset, config: DEMConfig, seed: int, context: FitCont
     return Fitted(model, train(model, loss, rows.features, rows.labels, config, seed=seed, context=context))
 
 
-METHOD = Method(DEMConfig, RECIPES, build, fit, SPACE, GRID, name="dem", parallel=True)
+def paper(dataset: ZeroShotDataset) -> DEMConfig:
+    """The authors' settings for the GBU splits of CUB: a million steps."""
+    return DEMConfig(
+        epochs=max(1, round(1_000_000 / -(-len(dataset.split.train) // 100))),
+        batch_size=100,
+        lr=1e-5,
+        weight_decay=1e-2,
+        schedule="constant",
+        attribute_normalization="none",
+        final_relu=dataset.nonnegative,
+    )
+
+
+def reference(dataset: ZeroShotDataset) -> DEMConfig:
+    """A short, untuned schedule."""
+    return DEMConfig(final_relu=dataset.nonnegative)
+
+
+METHOD = Method(
+    config=DEMConfig,
+    recipes={"paper": paper, "reference": reference},
+    build=build,
+    fit=fit,
+    space={
+        "lr": Range(2e-4, 5e-3, log=True),
+        "weight_decay": Range(1e-6, 1e-3, log=True),
+        "epochs": Range(10, 60, log=True, whole=True),
+        "hidden": Choice((600, 1200, 2400)),
+    },
+    grid={
+        "lr": Choice((5e-4, 2e-3)),
+        "weight_decay": Choice((1e-5, 1e-4)),
+        "epochs": Choice((20, 40)),
+    },
+    parallel=True,
+)

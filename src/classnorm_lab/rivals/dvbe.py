@@ -24,16 +24,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, Method, Recipes
+from classnorm.methods.method import Fitted, Method
 from classnorm.methods.rows import TrainingRows
 from classnorm.methods.settings.shared import NormalizedConfig
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.space import Choice, Range
 from classnorm.nn import AttributeNormalization, cosine_logits, initialize_
 from classnorm.settings import Count, NotNegative, Positive, Width, added_setting
 from classnorm.training import FitContext, Schedule, StoredRows, seeded, train
-from classnorm_lab.rivals.parts.embedding import EmbedderConfig, EmbedderModel
-from classnorm_lab.rivals.parts.feature_maps import channels_of, check_positions
-from classnorm_lab.rivals.parts.known import known_classes
+from classnorm_lab.rivals.parts.episodes import EmbedderConfig, EmbedderModel
+from classnorm_lab.rivals.parts.layers import channels_of, check_positions, known_classes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,43 +57,6 @@ class DVBEConfig(EmbedderConfig, NormalizedConfig):
     final_relu: bool = True
     """ReLU on the prototypes, for non-negative features; recipes set it to match the data."""
 
-
-def paper(dataset: ZeroShotDataset) -> DVBEConfig:
-    """The schedule of the released code for a fixed backbone, with Adam for both heads (there the classifier has SGD).
-    The entropy alone decides, with a threshold from validation."""
-    return DVBEConfig(
-        epochs=90,
-        schedule="steps",
-        lr_drop_at=1 / 3,
-        channels=256,
-        positions=dataset.positions,
-        margin_width=0.5,
-        gate_weight=100.0,
-        attribute_normalization="none",
-        final_relu=dataset.nonnegative,
-        calibration="validation:bias",
-    )
-
-
-def reference(dataset: ZeroShotDataset) -> DVBEConfig:
-    """A short schedule; entropy and alignment decide together. Selected by validation on CUB."""
-    return DVBEConfig(positions=dataset.positions, final_relu=dataset.nonnegative)
-
-
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "lr": Range(3e-4, 3e-3, log=True),
-    "epochs": Range(8, 40, log=True, whole=True),
-    "channels": Choice((32, 64, 128)),
-    "margin_width": Range(0.3, 3.0, log=True),
-    "gamma": Range(3.0, 9.0),
-    "gate_weight": Range(0.1, 3.0, log=True),
-}
-GRID: Space = {
-    "lr": Choice((5e-4, 1e-3)),
-    "gamma": Choice((4.0, 6.0)),
-    "gate_weight": Choice((0.0, 0.5, 1.0)),
-}
 
 _EPS = 1e-6  # keeps the slope of the square root finite at 0
 _CHUNK = 1 << 22  # products of channels at a time in evaluation
@@ -240,4 +202,45 @@ def fit(dataset: ZeroShotDataset, config: DVBEConfig, seed: int, context: FitCon
     return Fitted(model, train(model, loss, rows.features, rows.labels, config, seed=seed, context=context))
 
 
-METHOD = Method(DVBEConfig, RECIPES, build, fit, SPACE, GRID, name="dvbe", parallel=True)
+def paper(dataset: ZeroShotDataset) -> DVBEConfig:
+    """The schedule of the released code for a fixed backbone, with Adam for both heads (there the classifier has SGD).
+    The entropy alone decides, with a threshold from validation."""
+    return DVBEConfig(
+        epochs=90,
+        schedule="steps",
+        lr_drop_at=1 / 3,
+        channels=256,
+        positions=dataset.positions,
+        margin_width=0.5,
+        gate_weight=100.0,
+        attribute_normalization="none",
+        final_relu=dataset.nonnegative,
+        calibration="validation:bias",
+    )
+
+
+def reference(dataset: ZeroShotDataset) -> DVBEConfig:
+    """A short schedule; entropy and alignment decide together. Selected by validation on CUB."""
+    return DVBEConfig(positions=dataset.positions, final_relu=dataset.nonnegative)
+
+
+METHOD = Method(
+    config=DVBEConfig,
+    recipes={"paper": paper, "reference": reference},
+    build=build,
+    fit=fit,
+    space={
+        "lr": Range(3e-4, 3e-3, log=True),
+        "epochs": Range(8, 40, log=True, whole=True),
+        "channels": Choice((32, 64, 128)),
+        "margin_width": Range(0.3, 3.0, log=True),
+        "gamma": Range(3.0, 9.0),
+        "gate_weight": Range(0.1, 3.0, log=True),
+    },
+    grid={
+        "lr": Choice((5e-4, 1e-3)),
+        "gamma": Choice((4.0, 6.0)),
+        "gate_weight": Choice((0.0, 0.5, 1.0)),
+    },
+    parallel=True,
+)

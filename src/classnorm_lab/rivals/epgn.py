@@ -24,16 +24,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, Method, MethodConfig, Recipes
+from classnorm.methods.method import Fitted, Method, MethodConfig
 from classnorm.methods.model import ExampleSpace, ZeroShotModel
 from classnorm.methods.rows import TrainingRows
 from classnorm.methods.settings.shared import DescriptorConfig
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.space import Choice, Range
 from classnorm.nn import AttributeNormalization, initialize_
 from classnorm.settings import Count, NotNegative, Positive, Steps, Width, at_least, at_most
 from classnorm.training import EpochLosses, FitContext, History, gradient_step, run_epochs, seeded
-from classnorm_lab.rivals.parts.distance import negative_distances
-from classnorm_lab.rivals.parts.generation import Critic, wasserstein_loss
+from classnorm_lab.rivals.parts.generator import Critic, wasserstein_loss
+from classnorm_lab.rivals.parts.layers import negative_distances
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,58 +70,6 @@ class EPGNConfig(MethodConfig, DescriptorConfig):
     """Weight of the critic's score in the loss of the other networks; 0 trains without a critic."""
     gradient_penalty: NotNegative = 10.0
     """Weight λ of the critic's gradient penalty."""
-
-
-@dataclass(frozen=True)
-class _Schedule:
-    """A published run: episodes, their steps, the batch, steps on held-out classes, rate, width of the critic."""
-
-    epochs: int
-    steps: int
-    batch_size: int
-    refine_steps: int
-    lr: float
-    critic_hidden: int
-
-
-_CUB = _Schedule(15, 100, 32, 10, 5e-5, 1600)
-_PAPER = {"AWA1": _Schedule(30, 50, 100, 100, 5e-5, 1200), "AWA2": _Schedule(30, 50, 64, 30, 2e-4, 1800)}
-
-
-def paper(dataset: ZeroShotDataset) -> EPGNConfig:
-    """The networks and schedules of the authors' runs, without calibration."""
-    return EPGNConfig(
-        **dataclasses.asdict(_PAPER.get(dataset.benchmark or "", _CUB)),
-        hidden=1800,
-        refine_scale=1.0,
-        regression_weight=1.0,
-        classification_scale=1.0,
-        adversarial_weight=1.0,
-        attribute_normalization="none",
-        final_relu=dataset.nonnegative,
-        calibration="none",
-    )
-
-
-def reference(dataset: ZeroShotDataset) -> EPGNConfig:
-    """Narrower networks, larger steps and smaller logits, selected by validation on CUB."""
-    return EPGNConfig(final_relu=dataset.nonnegative)
-
-
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "lr": Range(2e-4, 3e-3, log=True),
-    "epochs": Range(4, 30, log=True, whole=True),
-    "refine_steps": Choice((5, 10, 20)),
-    "regression_weight": Range(1.0, 100.0, log=True),
-    "classification_scale": Range(0.01, 0.3, log=True),
-    "adversarial_weight": Range(0.003, 0.3, log=True),
-}
-GRID: Space = {
-    "lr": Choice((5e-4, 1e-3)),
-    "regression_weight": Choice((3.0, 10.0, 30.0)),
-    "classification_scale": Choice((0.03, 0.1)),
-}
 
 
 class _Mapping(nn.Module):
@@ -273,4 +221,58 @@ class EpisodicTraining:
         return losses
 
 
-METHOD = Method(EPGNConfig, RECIPES, build, fit, SPACE, GRID, name="epgn")
+@dataclass(frozen=True)
+class _Schedule:
+    """A published run: episodes, their steps, the batch, steps on held-out classes, rate, width of the critic."""
+
+    epochs: int
+    steps: int
+    batch_size: int
+    refine_steps: int
+    lr: float
+    critic_hidden: int
+
+
+_CUB = _Schedule(15, 100, 32, 10, 5e-5, 1600)
+_PAPER = {"AWA1": _Schedule(30, 50, 100, 100, 5e-5, 1200), "AWA2": _Schedule(30, 50, 64, 30, 2e-4, 1800)}
+
+
+def paper(dataset: ZeroShotDataset) -> EPGNConfig:
+    """The networks and schedules of the authors' runs, without calibration."""
+    return EPGNConfig(
+        **dataclasses.asdict(_PAPER.get(dataset.benchmark or "", _CUB)),
+        hidden=1800,
+        refine_scale=1.0,
+        regression_weight=1.0,
+        classification_scale=1.0,
+        adversarial_weight=1.0,
+        attribute_normalization="none",
+        final_relu=dataset.nonnegative,
+        calibration="none",
+    )
+
+
+def reference(dataset: ZeroShotDataset) -> EPGNConfig:
+    """Narrower networks, larger steps and smaller logits, selected by validation on CUB."""
+    return EPGNConfig(final_relu=dataset.nonnegative)
+
+
+METHOD = Method(
+    config=EPGNConfig,
+    recipes={"paper": paper, "reference": reference},
+    build=build,
+    fit=fit,
+    space={
+        "lr": Range(2e-4, 3e-3, log=True),
+        "epochs": Range(4, 30, log=True, whole=True),
+        "refine_steps": Choice((5, 10, 20)),
+        "regression_weight": Range(1.0, 100.0, log=True),
+        "classification_scale": Range(0.01, 0.3, log=True),
+        "adversarial_weight": Range(0.003, 0.3, log=True),
+    },
+    grid={
+        "lr": Choice((5e-4, 1e-3)),
+        "regression_weight": Choice((3.0, 10.0, 30.0)),
+        "classification_scale": Choice((0.03, 0.1)),
+    },
+)

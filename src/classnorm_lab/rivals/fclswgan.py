@@ -1,7 +1,7 @@
 """f-CLSWGAN: a softmax classifier trained on generated features of the unseen classes.
 
 Xian, Lorenz, Schiele, Akata: Feature generating networks for zero-shot learning, CVPR 2018. A generator G and a critic
-D, both conditioned on the class descriptor a, play the game (their equations 2, 4 and 5)
+D, both conditioned on the class descriptor a, solve (their equations 2, 4 and 5)
 
     min_G max_D  E[D(x, a)] − E[D(x̃, a)] − λ E[(‖∇_x̂ D(x̂, a)‖ − 1)²] + β L_CLS,    x̃ = G(z, a)
 
@@ -17,12 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Method, Recipes
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.method import Method
+from classnorm.methods.space import Choice, Range
 from classnorm.settings import NotNegative
-from classnorm_lab.rivals.parts.generation import Batch, Game, GameRows, GenerativeModel, build, generative_fit
-from classnorm_lab.rivals.parts.generative import REACH, GenerativeConfig
-from classnorm_lab.rivals.parts.softmax_rows import train_softmax
+from classnorm_lab.rivals.parts.adversarial import AdversarialTraining, Batch, ScaledRows, build, generative_fit
+from classnorm_lab.rivals.parts.generator import GenerativeConfig, GenerativeModel
+from classnorm_lab.rivals.parts.softmax_rows import REACH, train_softmax
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,25 @@ class FCLSWGANConfig(GenerativeConfig):
 
     classification_weight: NotNegative = 1.0
     """Weight β of the classification loss of generated features."""
+
+
+class FCLSWGANTraining(AdversarialTraining):
+    """Adversarial training with the loss of a softmax classifier of the seen classes, trained on real features."""
+
+    config: FCLSWGANConfig
+
+    def __init__(self, model: GenerativeModel, rows: ScaledRows, config: FCLSWGANConfig, seed: int) -> None:
+        super().__init__(model, rows, config, seed)
+        self.classifier = nn.Linear(rows.features.shape[1], len(rows.seen)).to(rows.features.device)
+        train_softmax(self.classifier, rows.features, rows.labels, config, seed)
+        self.classifier.requires_grad_(False)
+
+    def generated_loss(self, fake: Tensor, batch: Batch) -> Tensor:
+        adversarial = self.adversarial_loss(fake, batch.descriptors)
+        return adversarial + self.config.classification_weight * F.cross_entropy(self.classifier(fake), batch.labels)
+
+
+fit = generative_fit(GenerativeModel, FCLSWGANTraining)
 
 
 # Epochs of public generalized runs; we know of none in the publication.
@@ -58,39 +77,23 @@ def reference(dataset: ZeroShotDataset) -> FCLSWGANConfig:
     )
 
 
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "lr": Range(5e-5, 2e-3, log=True),
-    "epochs": Range(2, 20, log=True, whole=True),
-    "hidden": Choice((512, 1024, 2048)),
-    "batch_size": Choice((64, 128, 256)),
-    "classification_weight": Range(1e-2, 10.0, log=True),
-    "synthesized": Range(50, 600, log=True, whole=True),
-}
-GRID: Space = {
-    "lr": Choice((1e-4, 3e-4)),
-    "classification_weight": Choice((0.01, 0.1, 1.0)),
-    "synthesized": Choice((100, 300)),
-}
-
-
-class ClassifiedGame(Game):
-    """The game with a classification loss, by a softmax classifier of the seen classes trained on real features."""
-
-    config: FCLSWGANConfig
-
-    def __init__(self, model: GenerativeModel, rows: GameRows, config: FCLSWGANConfig, seed: int) -> None:
-        super().__init__(model, rows, config, seed)
-        self.classifier = nn.Linear(rows.features.shape[1], len(rows.seen)).to(rows.features.device)
-        train_softmax(self.classifier, rows.features, rows.labels, config, seed)
-        self.classifier.requires_grad_(False)
-
-    def generated_loss(self, fake: Tensor, batch: Batch) -> Tensor:
-        adversarial = self.adversarial_loss(fake, batch.descriptors)
-        return adversarial + self.config.classification_weight * F.cross_entropy(self.classifier(fake), batch.labels)
-
-
-fit = generative_fit(GenerativeModel, ClassifiedGame)
-
-
-METHOD = Method(FCLSWGANConfig, RECIPES, build, fit, SPACE, GRID, name="fclswgan", sees_unseen=True)
+METHOD = Method(
+    config=FCLSWGANConfig,
+    recipes={"paper": paper, "reference": reference},
+    build=build,
+    fit=fit,
+    space={
+        "lr": Range(5e-5, 2e-3, log=True),
+        "epochs": Range(2, 20, log=True, whole=True),
+        "hidden": Choice((512, 1024, 2048)),
+        "batch_size": Choice((64, 128, 256)),
+        "classification_weight": Range(1e-2, 10.0, log=True),
+        "synthesized": Range(50, 600, log=True, whole=True),
+    },
+    grid={
+        "lr": Choice((1e-4, 3e-4)),
+        "classification_weight": Choice((0.01, 0.1, 1.0)),
+        "synthesized": Choice((100, 300)),
+    },
+    sees_unseen=True,
+)

@@ -1,4 +1,4 @@
-"""f-VAEGAN: features from the decoder of a variational autoencoder that a Wasserstein critic judges too.
+"""f-VAEGAN: features from the decoder of a variational autoencoder that is trained against a Wasserstein critic too.
 
 Xian, Sharma, Schiele, Akata: f-VAEGAN-D2: A Feature Generating Framework for Any-Shot Learning, CVPR 2019, in its
 inductive form: the second discriminator (D2), which is for unlabelled images of unseen classes, is left out. An encoder
@@ -19,15 +19,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Method, Recipes
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.method import Method
+from classnorm.methods.space import Choice, Range
 from classnorm.settings import NotNegative
-from classnorm_lab.rivals.parts.generation import SLOPE, Batch, Game, GenerativeModel, build, generative_fit
-from classnorm_lab.rivals.parts.generative import REACH, GameConfig, rate
+from classnorm_lab.rivals.parts.adversarial import AdversarialTraining, Batch, build, generative_fit
+from classnorm_lab.rivals.parts.generator import SLOPE, AdversarialConfig, GenerativeModel
+from classnorm_lab.rivals.parts.softmax_rows import REACH, rate
 
 
 @dataclass(frozen=True, kw_only=True)
-class FVAEGANConfig(GameConfig):
+class FVAEGANConfig(AdversarialConfig):
     """Settings of f-VAEGAN. The recipe `reference` sets what differs from the defaults."""
 
     batch_size: int = 128
@@ -39,48 +40,10 @@ class FVAEGANConfig(GameConfig):
     """Hidden units of the generator, the encoder and the critic."""
     critic_steps: int = 1
     adversarial_weight: NotNegative = 1.0
-    """Weight γ of the critic's judgement, beside the loss of the autoencoder."""
+    """Weight γ of the critic's score, beside the loss of the autoencoder."""
     encoded_noise: bool = True
     """Show the critic features generated from codes of real features, as later public code does, not from noise."""
 
-
-def paper(dataset: ZeroShotDataset) -> FVAEGANConfig:
-    """The published networks and weights, without calibration; the schedule is that of TF-VAEGAN on CUB."""
-    return FVAEGANConfig(
-        batch_size=64,
-        classifier_epochs=25,
-        epochs=300,
-        lr=1e-4,
-        hidden=4096,
-        critic_steps=5,
-        adversarial_weight=10.0,
-        encoded_noise=False,
-        attribute_normalization="unit-plain",
-        calibration="none",
-    )
-
-
-def reference(dataset: ZeroShotDataset) -> FVAEGANConfig:
-    """Narrow networks, large steps and a weaker critic, selected by validation on CUB."""
-    return FVAEGANConfig(lr=rate(dataset, 1e-3), classifier_reach=REACH)
-
-
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "lr": Range(5e-5, 2e-3, log=True),
-    "epochs": Range(4, 30, log=True, whole=True),
-    "hidden": Choice((512, 1024, 2048)),
-    "batch_size": Choice((64, 128, 256)),
-    "critic_steps": Choice((1, 2, 5)),
-    "adversarial_weight": Range(0.1, 30.0, log=True),
-    "encoded_noise": Choice((False, True)),
-    "synthesized": Range(50, 600, log=True, whole=True),
-}
-GRID: Space = {
-    "lr": Choice((3e-4, 1e-3)),
-    "adversarial_weight": Choice((1.0, 3.0, 10.0)),
-    "synthesized": Choice((100, 300)),
-}
 
 _LOGIT_EPS = 1e-6
 
@@ -116,15 +79,15 @@ def vae_loss(real: Tensor, reconstructed: Tensor, mean: Tensor, log_variance: Te
     return (reconstruction + divergence) / len(real)
 
 
-class VAEGame(Game):
-    """The game in which the generator also decodes the codes of real features."""
+class FVAEGANTraining(AdversarialTraining):
+    """Adversarial training in which the generator also decodes the codes of real features."""
 
     config: FVAEGANConfig
     encoder: Encoder
 
-    def makers(self) -> dict[str, nn.Module]:
+    def generators(self) -> dict[str, nn.Module]:
         self.encoder = Encoder(self.rows.seen.shape[1], self.rows.features.shape[1], self.config.hidden)
-        return {**super().makers(), "encoder": self.encoder}
+        return {**super().generators(), "encoder": self.encoder}
 
     def reconstruct(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Features [b, d_z] decoded from drawn codes, and mean and log variance [b, d_a] of the codes."""
@@ -144,7 +107,49 @@ class VAEGame(Game):
         return self.config.adversarial_weight * super().adversarial_loss(fake, descriptors)
 
 
-fit = generative_fit(GenerativeModel, VAEGame)
+fit = generative_fit(GenerativeModel, FVAEGANTraining)
 
 
-METHOD = Method(FVAEGANConfig, RECIPES, build, fit, SPACE, GRID, name="fvaegan", sees_unseen=True)
+def paper(dataset: ZeroShotDataset) -> FVAEGANConfig:
+    """The published networks and weights, without calibration; the schedule is that of TF-VAEGAN on CUB."""
+    return FVAEGANConfig(
+        batch_size=64,
+        classifier_epochs=25,
+        epochs=300,
+        lr=1e-4,
+        hidden=4096,
+        critic_steps=5,
+        adversarial_weight=10.0,
+        encoded_noise=False,
+        attribute_normalization="unit-plain",
+        calibration="none",
+    )
+
+
+def reference(dataset: ZeroShotDataset) -> FVAEGANConfig:
+    """Narrow networks, large steps and a weaker critic, selected by validation on CUB."""
+    return FVAEGANConfig(lr=rate(dataset, 1e-3), classifier_reach=REACH)
+
+
+METHOD = Method(
+    config=FVAEGANConfig,
+    recipes={"paper": paper, "reference": reference},
+    build=build,
+    fit=fit,
+    space={
+        "lr": Range(5e-5, 2e-3, log=True),
+        "epochs": Range(4, 30, log=True, whole=True),
+        "hidden": Choice((512, 1024, 2048)),
+        "batch_size": Choice((64, 128, 256)),
+        "critic_steps": Choice((1, 2, 5)),
+        "adversarial_weight": Range(0.1, 30.0, log=True),
+        "encoded_noise": Choice((False, True)),
+        "synthesized": Range(50, 600, log=True, whole=True),
+    },
+    grid={
+        "lr": Choice((3e-4, 1e-3)),
+        "adversarial_weight": Choice((1.0, 3.0, 10.0)),
+        "synthesized": Choice((100, 300)),
+    },
+    sees_unseen=True,
+)

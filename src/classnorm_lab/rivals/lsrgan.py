@@ -19,12 +19,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Method, Recipes
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.method import Method
+from classnorm.methods.space import Choice, Range
 from classnorm.settings import Count, NotNegative
-from classnorm_lab.rivals.fclswgan import ClassifiedGame, FCLSWGANConfig
-from classnorm_lab.rivals.parts.generation import Batch, GameRows, GenerativeModel, build, generative_fit
-from classnorm_lab.rivals.parts.generative import REACH
+from classnorm_lab.rivals.fclswgan import FCLSWGANConfig, FCLSWGANTraining
+from classnorm_lab.rivals.parts.adversarial import Batch, ScaledRows, build, generative_fit
+from classnorm_lab.rivals.parts.generator import GenerativeModel
+from classnorm_lab.rivals.parts.softmax_rows import REACH
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,63 @@ class LsrGANConfig(FCLSWGANConfig):
     """Seen classes to which the relation loss compares a class."""
     mean_rows: Count = 8
     """Generated features per class mean; the classes of a step are as many as make a batch."""
+
+
+def class_means(features: Tensor, labels: Tensor, n_classes: int) -> Tensor:
+    """[n, d_z], [n] → [n_classes, d_z]."""
+    sums = features.new_zeros(n_classes, features.shape[1]).index_add_(0, labels, features)
+    return sums / labels.bincount(minlength=n_classes)[:, None]
+
+
+class Relations:
+    """Similarities between some classes and the seen classes.
+
+    Args:
+        descriptors: [k, d_a].
+        seen: [n_seen, d_a], descriptors of the seen classes.
+        means: [n_seen, d_z], means of their features.
+        neighbours: how many seen classes count for each class: those with the most similar descriptors.
+    """
+
+    def __init__(self, descriptors: Tensor, seen: Tensor, means: Tensor, neighbours: int) -> None:
+        cosines = F.normalize(descriptors, dim=1) @ F.normalize(seen, dim=1).T
+        self.cosines, self.nearest = cosines.topk(min(neighbours, len(seen)), dim=1)  # [k, neighbours]
+        self.means = F.normalize(means, dim=1)
+
+    def loss(self, classes: Tensor, generated: Tensor, slack: float) -> Tensor:
+        """How far means of generated features [b, d_z] of some classes [b] are from mirroring the descriptors."""
+        cosines = (F.normalize(generated, dim=1) @ self.means.T).gather(1, self.nearest[classes])
+        loss: Tensor = ((cosines - self.cosines[classes]).abs() - slack).relu().square().mean()
+        return loss
+
+
+class LsrGANTraining(FCLSWGANTraining):
+    """The training of f-CLSWGAN with the centroid and the relation loss."""
+
+    config: LsrGANConfig
+
+    def __init__(self, model: GenerativeModel, rows: ScaledRows, config: LsrGANConfig, seed: int) -> None:
+        super().__init__(model, rows, config, seed)
+        self.means = class_means(rows.features, rows.labels, len(rows.seen))
+        self.seen, self.unseen = (
+            Relations(descriptors, rows.seen, self.means, config.neighbours) for descriptors in (rows.seen, rows.unseen)
+        )
+
+    def generated_loss(self, fake: Tensor, batch: Batch) -> Tensor:
+        config = self.config
+        classes, means = self.generated_means(self.rows.seen, config.mean_rows, batch)
+        centroid = (means - self.means[classes]).norm(dim=1).mean()
+        loss: Tensor = super().generated_loss(fake, batch) + config.centroid_weight * centroid
+        if config.relation_weight:
+            relation = self.seen.loss(classes, means, config.relation_slack)
+            if len(self.rows.unseen):
+                classes, means = self.generated_means(self.rows.unseen, config.mean_rows, batch)
+                relation = relation + self.unseen.loss(classes, means, config.relation_slack)
+            loss = loss + config.relation_weight * relation
+        return loss
+
+
+fit = generative_fit(GenerativeModel, LsrGANTraining)
 
 
 def paper(dataset: ZeroShotDataset) -> LsrGANConfig:
@@ -79,77 +137,23 @@ def reference(dataset: ZeroShotDataset) -> LsrGANConfig:
     return LsrGANConfig(final_relu=dataset.nonnegative, classifier_reach=REACH)
 
 
-RECIPES: Recipes = {"paper": paper, "reference": reference, "released": released}
-SPACE: Space = {
-    "lr": Range(5e-5, 2e-3, log=True),
-    "epochs": Range(2, 20, log=True, whole=True),
-    "classification_weight": Range(1e-2, 10.0, log=True),
-    "centroid_weight": Range(0.01, 10.0, log=True),
-    "relation_weight": Range(1.0, 1000.0, log=True),
-    "synthesized": Range(50, 600, log=True, whole=True),
-}
-GRID: Space = {
-    "centroid_weight": Choice((0.1, 1.0)),
-    "relation_weight": Choice((0.0, 20.0, 200.0)),
-    "relation_slack": Choice((0.05, 0.1)),
-}
-
-
-def class_means(features: Tensor, labels: Tensor, n_classes: int) -> Tensor:
-    """[n, d_z], [n] → [n_classes, d_z]."""
-    sums = features.new_zeros(n_classes, features.shape[1]).index_add_(0, labels, features)
-    return sums / labels.bincount(minlength=n_classes)[:, None]
-
-
-class Relations:
-    """Similarities between some classes and the seen classes.
-
-    Args:
-        descriptors: [k, d_a].
-        seen: [n_seen, d_a], descriptors of the seen classes.
-        means: [n_seen, d_z], means of their features.
-        neighbours: how many seen classes count for each class: those with the most similar descriptors.
-    """
-
-    def __init__(self, descriptors: Tensor, seen: Tensor, means: Tensor, neighbours: int) -> None:
-        cosines = F.normalize(descriptors, dim=1) @ F.normalize(seen, dim=1).T
-        self.cosines, self.nearest = cosines.topk(min(neighbours, len(seen)), dim=1)  # [k, neighbours]
-        self.means = F.normalize(means, dim=1)
-
-    def loss(self, classes: Tensor, generated: Tensor, slack: float) -> Tensor:
-        """How far means of generated features [b, d_z] of some classes [b] are from mirroring the descriptors."""
-        cosines = (F.normalize(generated, dim=1) @ self.means.T).gather(1, self.nearest[classes])
-        loss: Tensor = ((cosines - self.cosines[classes]).abs() - slack).relu().square().mean()
-        return loss
-
-
-class LsrGame(ClassifiedGame):
-    """The game of f-CLSWGAN with the centroid and the relation loss."""
-
-    config: LsrGANConfig
-
-    def __init__(self, model: GenerativeModel, rows: GameRows, config: LsrGANConfig, seed: int) -> None:
-        super().__init__(model, rows, config, seed)
-        self.means = class_means(rows.features, rows.labels, len(rows.seen))
-        self.seen, self.unseen = (
-            Relations(descriptors, rows.seen, self.means, config.neighbours) for descriptors in (rows.seen, rows.unseen)
-        )
-
-    def generated_loss(self, fake: Tensor, batch: Batch) -> Tensor:
-        config = self.config
-        classes, means = self.generated_means(self.rows.seen, config.mean_rows, batch)
-        centroid = (means - self.means[classes]).norm(dim=1).mean()
-        loss: Tensor = super().generated_loss(fake, batch) + config.centroid_weight * centroid
-        if config.relation_weight:
-            relation = self.seen.loss(classes, means, config.relation_slack)
-            if len(self.rows.unseen):
-                classes, means = self.generated_means(self.rows.unseen, config.mean_rows, batch)
-                relation = relation + self.unseen.loss(classes, means, config.relation_slack)
-            loss = loss + config.relation_weight * relation
-        return loss
-
-
-fit = generative_fit(GenerativeModel, LsrGame)
-
-
-METHOD = Method(LsrGANConfig, RECIPES, build, fit, SPACE, GRID, name="lsrgan", sees_unseen=True)
+METHOD = Method(
+    config=LsrGANConfig,
+    recipes={"paper": paper, "reference": reference, "released": released},
+    build=build,
+    fit=fit,
+    space={
+        "lr": Range(5e-5, 2e-3, log=True),
+        "epochs": Range(2, 20, log=True, whole=True),
+        "classification_weight": Range(1e-2, 10.0, log=True),
+        "centroid_weight": Range(0.01, 10.0, log=True),
+        "relation_weight": Range(1.0, 1000.0, log=True),
+        "synthesized": Range(50, 600, log=True, whole=True),
+    },
+    grid={
+        "centroid_weight": Choice((0.1, 1.0)),
+        "relation_weight": Choice((0.0, 20.0, 200.0)),
+        "relation_slack": Choice((0.05, 0.1)),
+    },
+    sees_unseen=True,
+)

@@ -14,14 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, Method, Recipes
+from classnorm.methods.method import Fitted, Method
 from classnorm.methods.rows import TrainingRows
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.space import Choice, Range
 from classnorm.nn import initialize_
 from classnorm.settings import Width
 from classnorm.training import FitContext, train
-from classnorm_lab.rivals.parts.embedding import EmbedderModel
-from classnorm_lab.rivals.parts.episode import EpisodeConfig, classes_of
+from classnorm_lab.rivals.parts.episodes import EmbedderModel, EpisodeConfig, classes_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,47 +39,6 @@ class RelationNetConfig(EpisodeConfig):
     """Start the last bias so that the scores equal the share of matching pairs instead of about 0.5. This skips a
     plateau of many epochs that only learns that most pairs do not match."""
 
-
-def paper(dataset: ZeroShotDataset) -> RelationNetConfig:
-    """The published schedule: 200,000 steps and widths of 1200 (AwA and other datasets of up to 100 classes: 500,000
-    steps, widths 1024 and 400), the learning rate halved every 30,000 steps."""
-    benchmark = dataset.benchmark
-    small = benchmark in ("AWA1", "AWA2") or (benchmark is None and dataset.n_classes <= 100)
-    steps = 500_000 if small else 200_000
-    return RelationNetConfig(
-        epochs=max(1, round(steps / -(-len(dataset.split.train) // 32))),
-        lr=1e-5,
-        schedule="steps",
-        lr_drop=0.5,
-        lr_drop_at=30_000 / steps,
-        hidden=1024 if small else 1200,
-        relation_hidden=400 if small else 1200,
-        attribute_normalization="none",
-        start_at_base_rate=False,
-    )
-
-
-def reference(dataset: ZeroShotDataset) -> RelationNetConfig:
-    """A short schedule, with the better of two learning rates on validation; more epochs still help."""
-    return RelationNetConfig()
-
-
-RECIPES: Recipes = {
-    "paper": paper,
-    "reference": reference,
-    "class-norm": lambda dataset: reference(dataset).replace(class_norm=True),
-}
-SPACE: Space = {
-    "lr": Range(1e-4, 2e-3, log=True),
-    "epochs": Range(4, 16, log=True, whole=True),
-    "class_norm": Choice((False, True)),
-    "weight_decay": Range(1e-6, 1e-3, log=True),
-}
-GRID: Space = {
-    "lr": Choice((3e-4, 1e-3)),
-    "epochs": Choice((4, 8)),
-    "class_norm": Choice((False, True)),
-}
 
 _CHUNK = 1 << 22  # elements of the pairwise tensor at a time in evaluation: 16 MB, which fits a cache
 
@@ -169,4 +127,48 @@ def fit(dataset: ZeroShotDataset, config: RelationNetConfig, seed: int, context:
     return Fitted(model, history)
 
 
-METHOD = Method(RelationNetConfig, RECIPES, build, fit, SPACE, GRID, name="relationnet")
+def paper(dataset: ZeroShotDataset) -> RelationNetConfig:
+    """The published schedule: 200,000 steps and widths of 1200 (AwA and other datasets of up to 100 classes: 500,000
+    steps, widths 1024 and 400), the learning rate halved every 30,000 steps."""
+    benchmark = dataset.benchmark
+    small = benchmark in ("AWA1", "AWA2") or (benchmark is None and dataset.n_classes <= 100)
+    steps = 500_000 if small else 200_000
+    return RelationNetConfig(
+        epochs=max(1, round(steps / -(-len(dataset.split.train) // 32))),
+        lr=1e-5,
+        schedule="steps",
+        lr_drop=0.5,
+        lr_drop_at=30_000 / steps,
+        hidden=1024 if small else 1200,
+        relation_hidden=400 if small else 1200,
+        attribute_normalization="none",
+        start_at_base_rate=False,
+    )
+
+
+def reference(dataset: ZeroShotDataset) -> RelationNetConfig:
+    """A short schedule, with the better of two learning rates on validation; more epochs still help."""
+    return RelationNetConfig()
+
+
+METHOD = Method(
+    config=RelationNetConfig,
+    recipes={
+        "paper": paper,
+        "reference": reference,
+        "class-norm": lambda dataset: reference(dataset).replace(class_norm=True),
+    },
+    build=build,
+    fit=fit,
+    space={
+        "lr": Range(1e-4, 2e-3, log=True),
+        "epochs": Range(4, 16, log=True, whole=True),
+        "class_norm": Choice((False, True)),
+        "weight_decay": Range(1e-6, 1e-3, log=True),
+    },
+    grid={
+        "lr": Choice((3e-4, 1e-3)),
+        "epochs": Choice((4, 8)),
+        "class_norm": Choice((False, True)),
+    },
+)

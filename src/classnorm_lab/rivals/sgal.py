@@ -22,17 +22,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, Method, Recipes
+from classnorm.methods.method import Fitted, Method
 from classnorm.methods.model import ZeroShotModel
 from classnorm.methods.rows import TrainingRows
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.space import Choice, Range
 from classnorm.nn import AttributeEmbedder, AttributeNormalizationKind, initialize_
 from classnorm.settings import Count, Depth, NotNegative, Share, between
 from classnorm.training import FitContext, Schedule, seeded, train
-from classnorm_lab.rivals.parts.distance import negative_distances
-from classnorm_lab.rivals.parts.dropout import StepDropout
-from classnorm_lab.rivals.parts.embedding import EmbedderConfig
-from classnorm_lab.rivals.parts.episode import classes_of
+from classnorm_lab.rivals.parts.episodes import EmbedderConfig, classes_of
+from classnorm_lab.rivals.parts.layers import StepDropout, negative_distances
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,45 +66,6 @@ class SGALConfig(EmbedderConfig):
     final_relu: bool = True
     """ReLU on generated rows, for non-negative features; recipes set it to match the data."""
 
-
-def paper(dataset: ZeroShotDataset) -> SGALConfig:
-    """The authors' settings for AwA1, the only public ones, without calibration and selection of the best weights."""
-    return SGALConfig(
-        epochs=2000,
-        lr=1e-4,
-        schedule="constant",
-        attribute_normalization="unit-plain",
-        hidden=round((dataset.d_a * 64) ** 0.5),  # there the widths fall from d_a to the latent dimensions
-        layers=6,
-        dropout=0.5,
-        margin_weight=6.4,  # 0.1, for a sum over the 64 rows of a batch
-        warmup=0.5,
-        generated=9.0,
-        final_relu=False,
-        calibration="none",
-    )
-
-
-def reference(dataset: ZeroShotDataset) -> SGALConfig:
-    """A short schedule and a weaker margin, selected by validation on CUB."""
-    return SGALConfig(final_relu=dataset.nonnegative)
-
-
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "lr": Range(1e-3, 1e-2, log=True),
-    "epochs": Range(6, 20, log=True, whole=True),
-    "dropout": Range(0.0, 0.6),
-    "reconstruction_weight": Range(0.1, 3.0, log=True),
-    "margin_weight": Range(0.1, 6.4, log=True),
-    "warmup": Range(0.4, 1.0),
-    "generated": Range(0.1, 2.0, log=True),
-}
-GRID: Space = {
-    "lr": Choice((1e-3, 3e-3)),
-    "margin_weight": Choice((0.3, 1.0)),
-    "warmup": Choice((0.5, 0.75)),
-}
 
 _SLOPE = 0.2  # of LeakyReLU
 _STREAM = 3  # tells these draws from others of the same step
@@ -250,4 +209,47 @@ def fit(dataset: ZeroShotDataset, config: SGALConfig, seed: int, context: FitCon
     return Fitted(model, history)
 
 
-METHOD = Method(SGALConfig, RECIPES, build, fit, SPACE, GRID, name="sgal", sees_unseen=True)
+def paper(dataset: ZeroShotDataset) -> SGALConfig:
+    """The authors' settings for AwA1, the only public ones, without calibration and selection of the best weights."""
+    return SGALConfig(
+        epochs=2000,
+        lr=1e-4,
+        schedule="constant",
+        attribute_normalization="unit-plain",
+        hidden=round((dataset.d_a * 64) ** 0.5),  # there the widths fall from d_a to the latent dimensions
+        layers=6,
+        dropout=0.5,
+        margin_weight=6.4,  # 0.1, for a sum over the 64 rows of a batch
+        warmup=0.5,
+        generated=9.0,
+        final_relu=False,
+        calibration="none",
+    )
+
+
+def reference(dataset: ZeroShotDataset) -> SGALConfig:
+    """A short schedule and a weaker margin, selected by validation on CUB."""
+    return SGALConfig(final_relu=dataset.nonnegative)
+
+
+METHOD = Method(
+    config=SGALConfig,
+    recipes={"paper": paper, "reference": reference},
+    build=build,
+    fit=fit,
+    space={
+        "lr": Range(1e-3, 1e-2, log=True),
+        "epochs": Range(6, 20, log=True, whole=True),
+        "dropout": Range(0.0, 0.6),
+        "reconstruction_weight": Range(0.1, 3.0, log=True),
+        "margin_weight": Range(0.1, 6.4, log=True),
+        "warmup": Range(0.4, 1.0),
+        "generated": Range(0.1, 2.0, log=True),
+    },
+    grid={
+        "lr": Choice((1e-3, 3e-3)),
+        "margin_weight": Choice((0.3, 1.0)),
+        "warmup": Choice((0.5, 0.75)),
+    },
+    sees_unseen=True,
+)

@@ -27,15 +27,15 @@ from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Fitted, Method, Recipes
+from classnorm.methods.method import Fitted, Method
 from classnorm.methods.model import ProductModel
 from classnorm.methods.rows import TrainingRows
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.space import Choice, Range
 from classnorm.nn import AttributeNormalization, AttributeNormalizationKind, initialize_
 from classnorm.settings import Count, NotNegative, Positive, at_least
 from classnorm.training import FitContext, Schedule, seeded, train
-from classnorm_lab.rivals.parts.embedding import EmbedderConfig
-from classnorm_lab.rivals.parts.feature_maps import channels_of, check_positions
+from classnorm_lab.rivals.parts.episodes import EmbedderConfig
+from classnorm_lab.rivals.parts.layers import channels_of, check_positions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,31 +66,6 @@ class SGMAConfig(EmbedderConfig):
         if math.isqrt(self.positions) ** 2 != self.positions:
             raise ConfigError(f"positions is {self.positions}; it must be a square number, as feature maps are square")
 
-
-def paper(dataset: ZeroShotDataset) -> SGMAConfig:
-    """The published margins and two parts, without calibration; of the schedule we know too little to follow it."""
-    return SGMAConfig(epochs=30, batch_size=32, positions=dataset.positions, calibration="none")
-
-
-def reference(dataset: ZeroShotDataset) -> SGMAConfig:
-    """A short schedule, selected by validation on feature maps of CUB."""
-    return SGMAConfig(positions=dataset.positions)
-
-
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "lr": Range(2e-4, 5e-3, log=True),
-    "epochs": Range(8, 40, log=True, whole=True),
-    "weight_decay": Range(1e-6, 1e-3, log=True),
-    "sharpness": Range(0.5, 5.0, log=True),
-    "parts": Choice((1, 2, 4)),
-    "triplet_weight": Range(0.1, 3.0, log=True),
-}
-GRID: Space = {
-    "lr": Choice((5e-4, 2e-3)),
-    "sharpness": Choice((1.0, 3.0)),
-    "triplet_weight": Choice((0.3, 1.0)),
-}
 
 _CENTER_MARGIN = 0.8
 _OVERLAP_MARGIN = 0.2
@@ -212,4 +187,33 @@ def fit(dataset: ZeroShotDataset, config: SGMAConfig, seed: int, context: FitCon
     return Fitted(model, train(trained, loss, rows.features, rows.labels, config, seed=seed, context=context))
 
 
-METHOD = Method(SGMAConfig, RECIPES, build, fit, SPACE, GRID, name="sgma", parallel=True)
+def paper(dataset: ZeroShotDataset) -> SGMAConfig:
+    """The published margins and two parts, without calibration; of the schedule we know too little to follow it."""
+    return SGMAConfig(epochs=30, batch_size=32, positions=dataset.positions, calibration="none")
+
+
+def reference(dataset: ZeroShotDataset) -> SGMAConfig:
+    """A short schedule, selected by validation on feature maps of CUB."""
+    return SGMAConfig(positions=dataset.positions)
+
+
+METHOD = Method(
+    config=SGMAConfig,
+    recipes={"paper": paper, "reference": reference},
+    build=build,
+    fit=fit,
+    space={
+        "lr": Range(2e-4, 5e-3, log=True),
+        "epochs": Range(8, 40, log=True, whole=True),
+        "weight_decay": Range(1e-6, 1e-3, log=True),
+        "sharpness": Range(0.5, 5.0, log=True),
+        "parts": Choice((1, 2, 4)),
+        "triplet_weight": Range(0.1, 3.0, log=True),
+    },
+    grid={
+        "lr": Choice((5e-4, 2e-3)),
+        "sharpness": Choice((1.0, 3.0)),
+        "triplet_weight": Choice((0.3, 1.0)),
+    },
+    parallel=True,
+)

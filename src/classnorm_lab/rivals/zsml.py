@@ -1,7 +1,7 @@
 """ZSML: a feature generator that is meta-learned on tasks whose support and query have different classes.
 
 Verma, Brahma, Rai: Meta-Learning for Generalized Zero-Shot Learning, AAAI 2020. Generator and classifier θ and critic φ
-play f-CLSWGAN's game. For each task, steps on its support S adapt copies of both,
+have the losses of f-CLSWGAN. For each task, steps on its support S adapt copies of both,
 
     φ′ ← φ′ − η ∇ L_D(S; θ′, φ′),    θ′ ← θ′ − η ∇ L_G(S; θ′, φ′)
 
@@ -24,14 +24,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Method, Recipes
-from classnorm.methods.space import Choice, Range, Space
+from classnorm.methods.method import Method
+from classnorm.methods.space import Choice, Range
 from classnorm.settings import Count, NotNegative, Positive
 from classnorm.training import EpochLosses, seeded
-from classnorm_lab.rivals.parts.episode import Episodes
-from classnorm_lab.rivals.parts.generation import Batch, Game, GameRows, GenerativeModel, Generator, generative_fit
-from classnorm_lab.rivals.parts.generative import GenerativeConfig, rate
-from classnorm_lab.rivals.parts.softmax_rows import train_softmax
+from classnorm_lab.rivals.parts.adversarial import AdversarialTraining, Batch, ScaledRows, generative_fit
+from classnorm_lab.rivals.parts.episodes import Episodes
+from classnorm_lab.rivals.parts.generator import GenerativeConfig, GenerativeModel, Generator
+from classnorm_lab.rivals.parts.softmax_rows import rate, train_softmax
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +66,115 @@ class ZSMLConfig(GenerativeConfig):
     """Weight of the classification loss of real and generated features."""
 
 
+_SPREAD_ROWS = 1024  # training rows for the standard deviation of logits
+
+
+class ZSMLModel(GenerativeModel):
+    """A generator with noise of any width, and the final classifier.
+
+    Its logits are divided by their standard deviation over training rows: they grow with the number of its steps, and
+    with them would the bias that calibrates them, so that those of validation splits would be too small. On validation
+    splits this fits better than a `classifier_reach`.
+    """
+
+    spread: Tensor
+
+    def __init__(self, config: ZSMLConfig, d_a: int, d_z: int, n_known: int) -> None:
+        super().__init__(config, d_a, d_z, n_known)
+        self.generator = Generator(d_a, d_z, config.hidden, config.output, config.noise)
+        self.register_buffer("spread", torch.ones(()))
+
+    def fit_classifier(self, features: Tensor, labels: Tensor, seen: Tensor, seed: int, draws: torch.Generator) -> None:
+        super().fit_classifier(features, labels, seen, seed, draws)
+        with torch.no_grad():
+            some = features[:: math.ceil(len(features) / _SPREAD_ROWS)]
+            self.spread.copy_(self.classifier(self.transform(some)).std())
+
+    def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
+        return super().logits(features, prototypes) / self.spread
+
+
+class ZSMLTraining(AdversarialTraining):
+    """Its steps are tasks; a classifier of the seen classes learns together with the generator."""
+
+    config: ZSMLConfig
+    hint = "lower `inner_lr` or `lr`"
+
+    def __init__(self, model: GenerativeModel, rows: ScaledRows, config: ZSMLConfig, seed: int) -> None:
+        super().__init__(model, rows, config, seed)
+        train_softmax(self.classifier, rows.features, rows.labels, config, seed)
+        shots = max(config.shots, config.queries)
+        self.tasks = Episodes(rows.labels, 2 * config.ways, shots, seed, config.tasks)
+        self.generator_parameters: list[Tensor] = list(self.generator_networks.parameters())
+        self.critic_parameters: list[Tensor] = list(self.critic_networks.parameters())
+
+    def generators(self) -> dict[str, nn.Module]:
+        self.classifier = nn.Linear(self.rows.features.shape[1], len(self.rows.seen))
+        return super().generators() | {"classifier": self.classifier}
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return [{"params": self.generator_parameters}, {"params": self.critic_parameters, "lr": self.config.critic_lr}]
+
+    def generator_loss(self, batch: Batch) -> Tensor:
+        fake = self.fake(batch)
+        logits, labels = self.classifier(torch.cat([fake, batch.real])), batch.labels.repeat(2)
+        classification = F.cross_entropy(logits, labels)
+        return self.adversarial_loss(fake, batch.descriptors) + self.config.classification_weight * classification
+
+    def train_epoch(self, optimizer: torch.optim.Optimizer, epoch: int) -> EpochLosses:
+        """The critic's losses on the queries. Random draws depend only on seed and epoch."""
+        draws = seeded(self.seed, epoch + 1, 1)
+        losses = [self.meta_step(optimizer, *self.task(rows, draws)) for rows in self.tasks.epoch(epoch + 1)]
+        return EpochLosses(torch.stack(losses), self.config.lr)
+
+    def task(self, rows: Tensor, draws: torch.Generator) -> tuple[Batch, Batch]:
+        """Support and query, of different classes: rows [n_classes · shots], sorted by class, → two batches."""
+        by_class = rows.view(self.tasks.ways, self.tasks.shots)
+        half = self.tasks.ways // 2
+        support, query = by_class[:half, : self.config.shots], by_class[half:, : self.config.queries]
+        return self.batch(support.flatten(), draws), self.batch(query.flatten(), draws)
+
+    def meta_step(self, optimizer: torch.optim.Optimizer, support: Batch, query: Batch) -> Tensor:
+        """Apply the gradients on the query, at weights adapted to the support, to the weights before."""
+        parameters = self.generator_parameters + self.critic_parameters
+        initial = [parameter.detach().clone() for parameter in parameters]
+        self.adapt(support)
+        loss = self.critic_loss(query)
+        gradients = _gradients(self.generator_loss(query), self.generator_parameters)
+        gradients += _gradients(loss, self.critic_parameters)
+        with torch.no_grad():
+            torch._foreach_copy_(parameters, initial)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+        return loss.detach()
+
+    def adapt(self, support: Batch) -> None:
+        """Gradient descent on the support, in place."""
+        for _ in range(self.config.inner_steps):
+            for _ in range(self.config.critic_steps):
+                self._descend(self.critic_parameters, self.critic_loss(support))
+            self._descend(self.generator_parameters, self.generator_loss(support))
+
+    def _descend(self, parameters: list[Tensor], loss: Tensor) -> None:
+        gradients = _gradients(loss, parameters)
+        with torch.no_grad():
+            torch._foreach_add_(parameters, gradients, alpha=-self.config.inner_lr)
+
+
+def _gradients(loss: Tensor, parameters: list[Tensor]) -> list[Tensor]:
+    """The gradients of `parameters`; the bias of the critic's score has none and gets zero."""
+    return list(torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True))
+
+
+def build(config: ZSMLConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> ZSMLModel:
+    """A model to load weights into."""
+    return ZSMLModel(config, d_a, d_z, len(weights["descriptors"]))
+
+
+fit = generative_fit(ZSMLModel, ZSMLTraining)
+
+
 def paper(dataset: ZeroShotDataset) -> ZSMLConfig:
     """The published tasks, rates and noise, without calibration; epochs, widths and weights are our guesses."""
     return ZSMLConfig(
@@ -95,128 +204,23 @@ def reference(dataset: ZeroShotDataset) -> ZSMLConfig:
     )
 
 
-RECIPES: Recipes = {"paper": paper, "reference": reference}
-SPACE: Space = {
-    "lr": Range(5e-5, 2e-3, log=True),
-    "critic_lr": Range(1e-5, 3e-3, log=True),
-    "inner_lr": Range(1e-4, 2e-2, log=True),
-    "epochs": Range(5, 40, log=True, whole=True),
-    "classification_weight": Range(0.3, 20.0, log=True),
-    "synthesized": Range(50, 600, log=True, whole=True),
-}
-GRID: Space = {
-    "lr": Choice((1e-4, 2e-4, 5e-4)),
-    "critic_lr": Choice((1e-4, 1e-3)),
-    "classification_weight": Choice((1.0, 3.0, 10.0)),
-}
-
-_SPREAD_ROWS = 1024  # training rows for the standard deviation of logits
-
-
-class ZSMLModel(GenerativeModel):
-    """A generator with noise of any width, and the final classifier.
-
-    Its logits are divided by their standard deviation over training rows: they grow with the number of its steps, and
-    with them would the bias that calibrates them, so that those of validation splits would be too small. On validation
-    splits this fits better than a `classifier_reach`.
-    """
-
-    spread: Tensor
-
-    def __init__(self, config: ZSMLConfig, d_a: int, d_z: int, n_known: int) -> None:
-        super().__init__(config, d_a, d_z, n_known)
-        self.generator = Generator(d_a, d_z, config.hidden, config.output, config.noise)
-        self.register_buffer("spread", torch.ones(()))
-
-    def fit_classifier(self, features: Tensor, labels: Tensor, seen: Tensor, seed: int, draws: torch.Generator) -> None:
-        super().fit_classifier(features, labels, seen, seed, draws)
-        with torch.no_grad():
-            some = features[:: math.ceil(len(features) / _SPREAD_ROWS)]
-            self.spread.copy_(self.classifier(self.transform(some)).std())
-
-    def logits(self, features: Tensor, prototypes: Tensor) -> Tensor:
-        return super().logits(features, prototypes) / self.spread
-
-
-class MetaGame(Game):
-    """The game, whose steps are tasks; a classifier of the seen classes learns together with the generator."""
-
-    config: ZSMLConfig
-    hint = "lower `inner_lr` or `lr`"
-
-    def __init__(self, model: GenerativeModel, rows: GameRows, config: ZSMLConfig, seed: int) -> None:
-        super().__init__(model, rows, config, seed)
-        train_softmax(self.classifier, rows.features, rows.labels, config, seed)
-        shots = max(config.shots, config.queries)
-        self.tasks = Episodes(rows.labels, 2 * config.ways, shots, seed, config.tasks)
-        self.maker_parameters: list[Tensor] = list(self.maker_networks.parameters())
-        self.judge_parameters: list[Tensor] = list(self.judge_networks.parameters())
-
-    def makers(self) -> dict[str, nn.Module]:
-        self.classifier = nn.Linear(self.rows.features.shape[1], len(self.rows.seen))
-        return super().makers() | {"classifier": self.classifier}
-
-    def parameter_groups(self) -> list[dict[str, Any]]:
-        return [{"params": self.maker_parameters}, {"params": self.judge_parameters, "lr": self.config.critic_lr}]
-
-    def generator_loss(self, batch: Batch) -> Tensor:
-        fake = self.fake(batch)
-        logits, labels = self.classifier(torch.cat([fake, batch.real])), batch.labels.repeat(2)
-        classification = F.cross_entropy(logits, labels)
-        return self.adversarial_loss(fake, batch.descriptors) + self.config.classification_weight * classification
-
-    def play_epoch(self, optimizer: torch.optim.Optimizer, epoch: int) -> EpochLosses:
-        """The critic's losses on the queries. Random draws depend only on seed and epoch."""
-        draws = seeded(self.seed, epoch + 1, 1)
-        losses = [self.meta_step(optimizer, *self.task(rows, draws)) for rows in self.tasks.epoch(epoch + 1)]
-        return EpochLosses(torch.stack(losses), self.config.lr)
-
-    def task(self, rows: Tensor, draws: torch.Generator) -> tuple[Batch, Batch]:
-        """Support and query, of different classes: rows [n_classes · shots], sorted by class, → two batches."""
-        by_class = rows.view(self.tasks.ways, self.tasks.shots)
-        half = self.tasks.ways // 2
-        support, query = by_class[:half, : self.config.shots], by_class[half:, : self.config.queries]
-        return self.batch(support.flatten(), draws), self.batch(query.flatten(), draws)
-
-    def meta_step(self, optimizer: torch.optim.Optimizer, support: Batch, query: Batch) -> Tensor:
-        """Apply the gradients on the query, at weights adapted to the support, to the weights before."""
-        parameters = self.maker_parameters + self.judge_parameters
-        initial = [parameter.detach().clone() for parameter in parameters]
-        self.adapt(support)
-        loss = self.critic_loss(query)
-        gradients = _gradients(self.generator_loss(query), self.maker_parameters)
-        gradients += _gradients(loss, self.judge_parameters)
-        with torch.no_grad():
-            torch._foreach_copy_(parameters, initial)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
-        optimizer.step()
-        return loss.detach()
-
-    def adapt(self, support: Batch) -> None:
-        """Gradient descent on the support, in place."""
-        for _ in range(self.config.inner_steps):
-            for _ in range(self.config.critic_steps):
-                self._descend(self.judge_parameters, self.critic_loss(support))
-            self._descend(self.maker_parameters, self.generator_loss(support))
-
-    def _descend(self, parameters: list[Tensor], loss: Tensor) -> None:
-        gradients = _gradients(loss, parameters)
-        with torch.no_grad():
-            torch._foreach_add_(parameters, gradients, alpha=-self.config.inner_lr)
-
-
-def _gradients(loss: Tensor, parameters: list[Tensor]) -> list[Tensor]:
-    """The gradients of `parameters`; the bias of the critic's score has none and gets zero."""
-    return list(torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True))
-
-
-def build(config: ZSMLConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> ZSMLModel:
-    """A model to load weights into."""
-    return ZSMLModel(config, d_a, d_z, len(weights["descriptors"]))
-
-
-fit = generative_fit(ZSMLModel, MetaGame)
-
-
-METHOD = Method(ZSMLConfig, RECIPES, build, fit, SPACE, GRID, name="zsml", sees_unseen=True)
+METHOD = Method(
+    config=ZSMLConfig,
+    recipes={"paper": paper, "reference": reference},
+    build=build,
+    fit=fit,
+    space={
+        "lr": Range(5e-5, 2e-3, log=True),
+        "critic_lr": Range(1e-5, 3e-3, log=True),
+        "inner_lr": Range(1e-4, 2e-2, log=True),
+        "epochs": Range(5, 40, log=True, whole=True),
+        "classification_weight": Range(0.3, 20.0, log=True),
+        "synthesized": Range(50, 600, log=True, whole=True),
+    },
+    grid={
+        "lr": Choice((1e-4, 2e-4, 5e-4)),
+        "critic_lr": Choice((1e-4, 1e-3)),
+        "classification_weight": Choice((1.0, 3.0, 10.0)),
+    },
+    sees_unseen=True,
+)

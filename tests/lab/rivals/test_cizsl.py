@@ -6,8 +6,9 @@ import torch
 
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.methods import FitContext, resolve
-from classnorm_lab.rivals.cizsl import CreativeGame, SharmaMittal, hallucinate, sharma_mittal
-from classnorm_lab.rivals.parts.generation import GenerativeModel, generative_fit
+from classnorm_lab.rivals.cizsl import CIZSLTraining, SharmaMittal, hallucinate, sharma_mittal
+from classnorm_lab.rivals.parts.adversarial import generative_fit
+from classnorm_lab.rivals.parts.generator import GenerativeModel
 
 QUICK = {"hidden": 64, "epochs": 8, "lr": 1e-3, "critic_steps": 2, "classifier_lr": 3e-2, "classifier_epochs": 20}
 CPU = FitContext(torch.device("cpu"))
@@ -18,15 +19,15 @@ def dataset():
     return synthetic(SyntheticConfig(classes=16, unseen=4, rows=640, features=24, attributes=10))
 
 
-def played(dataset, **changes):
-    """The game after a short training; it holds the model."""
+def trained(dataset, **changes):
+    """A short training; it holds the model."""
     games = []
 
-    def game(*arguments):
-        games.append(CreativeGame(*arguments))
+    def training(*arguments):
+        games.append(CIZSLTraining(*arguments))
         return games[-1]
 
-    generative_fit(GenerativeModel, game)(dataset, resolve(dataset, "cizsl", **QUICK, **changes)[1], 0, CPU)
+    generative_fit(GenerativeModel, training)(dataset, resolve(dataset, "cizsl", **QUICK, **changes)[1], 0, CPU)
     return games[0]
 
 
@@ -59,7 +60,7 @@ def test_the_gradient_of_the_divergence_is_finite_for_a_certain_posterior():
 
 
 def test_the_parameters_of_the_divergence_are_learnt_and_stay_in_their_range(dataset):
-    learnt = played(dataset, creativity_weight=1.0).divergence.parameter.detach()
+    learnt = trained(dataset, creativity_weight=1.0).divergence.parameter.detach()
     assert float(learnt.abs().min()) > 0  # where they started
     divergence = SharmaMittal()
     with torch.no_grad():
@@ -86,10 +87,10 @@ def test_a_hallucinated_descriptor_lies_between_those_of_two_classes():
 def test_posteriors_of_hallucinated_rows_have_higher_entropy_with_the_loss(dataset):
     entropies = {}
     for weight in (0.0, 10.0):
-        game = played(dataset, creativity_weight=weight)
-        descriptors = hallucinate(game.rows.seen[torch.arange(400) % 12], torch.Generator().manual_seed(5))
+        training = trained(dataset, creativity_weight=weight)
+        descriptors = hallucinate(training.rows.seen[torch.arange(400) % 12], torch.Generator().manual_seed(5))
         noise = torch.randn(descriptors.shape, generator=torch.Generator().manual_seed(6))
         with torch.no_grad():
-            posterior = game.classifier(game.model.generate(noise, descriptors)).softmax(dim=1)
+            posterior = training.classifier(training.model.generate(noise, descriptors)).softmax(dim=1)
         entropies[weight] = float(torch.special.entr(posterior).sum(dim=1).mean())
     assert entropies[10.0] > entropies[0.0] + 0.3  # 2.4 and 1.8 here; log 12 = 2.5 is the most

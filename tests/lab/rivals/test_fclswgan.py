@@ -8,7 +8,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.methods import FitContext, resolve
 from classnorm.scoring import Scorer, fit
 from classnorm_lab.rivals.fclswgan import METHOD
-from classnorm_lab.rivals.parts.generation import Critic, critic_loss
+from classnorm_lab.rivals.parts.generator import Critic, critic_loss
 
 QUICK = {"hidden": 128, "epochs": 15, "lr": 1e-3, "classifier_lr": 1e-2, "classifier_epochs": 10, "calibration": "none"}
 TINY = QUICK | {"hidden": 16, "epochs": 3, "classifier_epochs": 2, "synthesized": 20}

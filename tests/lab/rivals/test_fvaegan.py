@@ -6,15 +6,16 @@ import torch.nn.functional as F
 from torch.distributions import Bernoulli, Normal, kl_divergence
 
 from classnorm.methods import FitContext
-from classnorm_lab.rivals.fvaegan import FVAEGANConfig, VAEGame, vae_loss
-from classnorm_lab.rivals.parts.generation import Batch, GameRows, GenerativeModel
+from classnorm_lab.rivals.fvaegan import FVAEGANConfig, FVAEGANTraining, vae_loss
+from classnorm_lab.rivals.parts.adversarial import Batch, ScaledRows
+from classnorm_lab.rivals.parts.generator import GenerativeModel
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def played():
-    """A game played on half of the rows, and the other half. Rows of a class differ by two factors that all share."""
+def trained():
+    """A training on half of the rows, and the other half. Rows of a class differ by two factors that all share."""
     draws = torch.Generator().manual_seed(0)
     descriptors = F.normalize(torch.randn(12, 6, generator=draws)) * 6**0.5
     labels, factors = torch.randint(12, (1200,), generator=draws), torch.randn(1200, 2, generator=draws)
@@ -23,10 +24,10 @@ def played():
     features = (of_class + of_row).sigmoid()
     settings = {"epochs": 40, "lr": 3e-3, "critic_steps": 2, "adversarial_weight": 10.0, "encoded_noise": False}
     config = FVAEGANConfig(hidden=64, batch_size=32, **settings)
-    rows = GameRows(features[:600], labels[:600], descriptors, descriptors[:0])
-    game = VAEGame(GenerativeModel(config, 6, 24, 12), rows, config, 0)
-    game.play(FitContext(CPU))
-    return game, Batch(features[600:], labels[600:], descriptors[labels[600:]], draws)
+    rows = ScaledRows(features[:600], labels[:600], descriptors, descriptors[:0])
+    training = FVAEGANTraining(GenerativeModel(config, 6, 24, 12), rows, config, 0)
+    training.run(FitContext(CPU))
+    return training, Batch(features[600:], labels[600:], descriptors[labels[600:]], draws)
 
 
 def squared_error(features, real):
@@ -48,19 +49,19 @@ def test_the_loss_is_the_negative_evidence_lower_bound_of_bernoulli_features_and
 
 
 @torch.no_grad()
-def test_rows_left_out_of_training_are_reconstructed_far_better_than_by_means(played):
-    game, rest = played
-    codes, _ = game.encoder(rest.real, rest.descriptors)
-    error = squared_error(game.generate(codes, rest.descriptors), rest.real)
-    assert error < 0.4 * squared_error(game.rows.features.mean(dim=0), rest.real)  # we see 0.18
-    of_classes = class_means(game.rows.features, game.rows.labels)
+def test_rows_left_out_of_training_are_reconstructed_far_better_than_by_means(trained):
+    training, rest = trained
+    codes, _ = training.encoder(rest.real, rest.descriptors)
+    error = squared_error(training.generate(codes, rest.descriptors), rest.real)
+    assert error < 0.4 * squared_error(training.rows.features.mean(dim=0), rest.real)  # we see 0.18
+    of_classes = class_means(training.rows.features, training.rows.labels)
     assert error < 0.6 * squared_error(of_classes[rest.labels], rest.real)  # 0.26; without codes it is at least 1
 
 
 @torch.no_grad()
-def test_generated_rows_of_a_class_differ_by_noise_about_as_much_as_real_ones(played):
-    game, rest = played
-    generated = game.generate(rest.noise(), rest.descriptors)
+def test_generated_rows_of_a_class_differ_by_noise_about_as_much_as_real_ones(trained):
+    training, rest = trained
+    generated = training.generate(rest.noise(), rest.descriptors)
     within = squared_error(generated, class_means(generated, rest.labels)[rest.labels])
     real = squared_error(rest.real, class_means(rest.real, rest.labels)[rest.labels])
     assert 0.3 * real < within < 2 * real  # a generator that ignores noise: 0

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from classnorm.methods import FitContext, resolve
-from classnorm_lab.rivals.lsrgan import METHOD, LsrGame, Relations, class_means
-from classnorm_lab.rivals.parts.generation import Batch, GameRows, GenerativeModel
+from classnorm_lab.rivals.lsrgan import METHOD, LsrGANTraining, Relations, class_means
+from classnorm_lab.rivals.parts.adversarial import Batch, ScaledRows
+from classnorm_lab.rivals.parts.generator import GenerativeModel
 
 QUICK = {"hidden": 64, "epochs": 8, "lr": 1e-3, "critic_steps": 2, "classifier_epochs": 2, "synthesized": 20}
 CPU = FitContext(torch.device("cpu"))
@@ -58,10 +59,10 @@ def test_the_relation_loss_has_a_gradient_for_seen_and_for_unseen_classes(tiny_d
     draws = torch.Generator().manual_seed(0)
     features, descriptors = torch.rand(32, 5, generator=draws), torch.rand(8, 6, generator=draws)
     labels = torch.arange(32) % 4
-    game = LsrGame(model, GameRows(features, labels, descriptors[:4], descriptors[4:]), config, 0)
+    training = LsrGANTraining(model, ScaledRows(features, labels, descriptors[:4], descriptors[4:]), config, 0)
     batch = Batch(features, labels, descriptors[labels], draws)
-    for relations, part in ((game.seen, descriptors[:4]), (game.unseen, descriptors[4:])):
-        classes, means = game.generated_means(part, config.mean_rows, batch)
+    for relations, part in ((training.seen, descriptors[:4]), (training.unseen, descriptors[4:])):
+        classes, means = training.generated_means(part, config.mean_rows, batch)
         [slope] = torch.autograd.grad(relations.loss(classes, means, 0.0), [model.generator.feature.weight])
         assert float(slope.abs().max()) > 0
 

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 
 from classnorm.methods import FitContext, resolve
 from classnorm.training import gradient_step
-from classnorm_lab.rivals.parts.generation import Batch, GameRows
-from classnorm_lab.rivals.tfvaegan import METHOD, FeedbackGame, TFVAEGANConfig, TFVAEGANModel
+from classnorm_lab.rivals.parts.adversarial import Batch, ScaledRows
+from classnorm_lab.rivals.tfvaegan import METHOD, TFVAEGANConfig, TFVAEGANModel, TFVAEGANTraining
 
 QUICK = {
     "hidden": 128, "epochs": 10, "lr": 2e-3, "decoder_lr": 2e-3, "critic_steps": 2, "classifier_lr": 1e-2,
@@ -23,8 +23,8 @@ def quick_fit(dataset, context=None, **changes):
 
 
 @pytest.fixture(scope="module")
-def played():
-    """A game played for a short time, and the batch of all rows."""
+def trained():
+    """A short training, and the batch of all rows."""
     draws = torch.Generator().manual_seed(0)
     descriptors = F.normalize(torch.randn(12, 6, generator=draws)) * 6**0.5
     labels = torch.randint(12, (800,), generator=draws)
@@ -33,35 +33,35 @@ def played():
     config = TFVAEGANConfig(
         hidden=64, batch_size=32, epochs=4, lr=3e-4, decoder_lr=3e-3, critic_steps=1, semantic_weight=10.0
     )
-    rows = GameRows(features, labels, descriptors, descriptors[:0])
-    game = FeedbackGame(TFVAEGANModel(config, 6, 24, 12), rows, config, 0)
-    game.play(FitContext(CPU))
-    return game, Batch(features, labels, descriptors[labels], draws)
+    rows = ScaledRows(features, labels, descriptors, descriptors[:0])
+    training = TFVAEGANTraining(TFVAEGANModel(config, 6, 24, 12), rows, config, 0)
+    training.run(FitContext(CPU))
+    return training, Batch(features, labels, descriptors[labels], draws)
 
 
-def test_feedback_alone_improves_the_descriptors_of_generated_rows(played):
-    game, batch = played
-    model, noise = game.model, batch.noise()
+def test_feedback_alone_improves_the_descriptors_of_generated_rows(trained):
+    training, batch = trained
+    model, noise = training.model, batch.noise()
 
     def error(feedback):
         with torch.no_grad():
-            return float(game.semantic_loss(model.generate(noise, batch.descriptors, feedback), batch.descriptors))
+            return float(training.semantic_loss(model.generate(noise, batch.descriptors, feedback), batch.descriptors))
 
     before, without = error(True), error(False)
-    game.networks.requires_grad_(False)
+    training.networks.requires_grad_(False)
     model.feedback.requires_grad_(True)
     optimizer = torch.optim.Adam(model.feedback.parameters(), 3e-3)
-    game.feedback = True
+    training.feedback = True
     for _ in range(200):
-        gradient_step(optimizer, game.generator_loss(batch))
+        gradient_step(optimizer, training.generator_loss(batch))
     assert error(False) == without
     assert error(True) < 0.85 * min(before, without)  # we see 0.6; with other seeds 0.5 to 0.7
 
 
 @torch.no_grad()
-def test_the_second_pass_adds_the_feedback_to_the_hidden_layer_of_the_generator(played):
-    game, batch = played
-    model, noise = game.model, batch.noise()
+def test_the_second_pass_adds_the_feedback_to_the_hidden_layer_of_the_generator(trained):
+    training, batch = trained
+    model, noise = training.model, batch.noise()
     inputs = torch.cat([noise, batch.descriptors], dim=1)
     hidden = F.leaky_relu(inputs @ model.generator.hidden.weight.T + model.generator.hidden.bias, 0.2)
     first = model.generator.feature(hidden).sigmoid()
@@ -73,14 +73,14 @@ def test_the_second_pass_adds_the_feedback_to_the_hidden_layer_of_the_generator(
 
 
 @torch.no_grad()
-def test_the_semantic_loss_is_the_distance_of_directions(played):
-    game, batch = played
-    decoded = game.model.decoder(batch.real)
+def test_the_semantic_loss_is_the_distance_of_directions(trained):
+    training, batch = trained
+    decoded = training.model.decoder(batch.real)
     expected = [
         sum(abs(p / float(row.norm()) - q / float(a.norm())) for p, q in zip(row.tolist(), a.tolist(), strict=True))
         for row, a in zip(decoded[:50], batch.descriptors[:50], strict=True)
     ]
-    ours = game.semantic_loss(batch.real[:50], batch.descriptors[:50])
+    ours = training.semantic_loss(batch.real[:50], batch.descriptors[:50])
     assert float(ours) == pytest.approx(sum(expected) / 50, rel=1e-4)
 
 
@@ -102,14 +102,16 @@ def test_decoder_and_feedback_have_their_own_learning_rates(small_dataset):
     draws = torch.Generator().manual_seed(0)
     features, table = torch.rand(64, 10, generator=draws), torch.randn(4, 6, generator=draws)
     labels = torch.arange(64) % 4
-    game = FeedbackGame(TFVAEGANModel(config, 6, 10, 4), GameRows(features, labels, table, table[:0]), config, 0)
-    before = {name: value.clone() for name, value in game.networks.state_dict().items()}
-    game.feedback = True
-    gradient_step(
-        torch.optim.Adam(game.parameter_groups(), config.lr),
-        game.generator_loss(Batch(features, labels, table[labels], draws)),
+    training = TFVAEGANTraining(
+        TFVAEGANModel(config, 6, 10, 4), ScaledRows(features, labels, table, table[:0]), config, 0
     )
-    moved = {name: float((value - before[name]).abs().max()) for name, value in game.networks.state_dict().items()}
+    before = {name: value.clone() for name, value in training.networks.state_dict().items()}
+    training.feedback = True
+    gradient_step(
+        torch.optim.Adam(training.parameter_groups(), config.lr),
+        training.generator_loss(Batch(features, labels, table[labels], draws)),
+    )
+    moved = {name: float((value - before[name]).abs().max()) for name, value in training.networks.state_dict().items()}
     for network, rate in {"generator": 1e-3, "encoder": 1e-3, "decoder": 1e-4, "feedback": 1e-5}.items():
         largest = max(value for name, value in moved.items() if name.startswith(network))
         assert largest == pytest.approx(rate, rel=0.1)

@@ -4,20 +4,55 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from classnorm.data import ZeroShotDataset
+from classnorm.methods.method import MethodConfig
 from classnorm.methods.model import ZeroShotModel
+from classnorm.methods.settings.shared import DescriptorConfig
+from classnorm.settings import Count, NotNegative, Positive, Steps, added_setting, at_most
 from classnorm.training import TrainingConfig, gradient_step, train
-from classnorm_lab.rivals.parts.generative import SoftmaxRowsConfig
-from classnorm_lab.rivals.parts.known import known_classes
+from classnorm_lab.rivals.parts.layers import known_classes
 
 # Classes added after training:
 _CONTRAST_PER_CLASS = 32  # features generated per class
 _CONTRAST_ROWS = 20_000  # features generated for all known classes, at most
 _NEW_CLASS_STEPS = 150  # optimizer steps
+
+REACH = 3.0
+"""`classifier_reach` of the recipes `reference`, from validation on CUB; stored configs without it have 0."""
+_TUNED_WIDTH = 312  # descriptors for which the rates of the recipes `reference` were selected
+
+
+def rate(dataset: ZeroShotDataset, lr: float) -> float:
+    """A learning rate selected on CUB's attributes, lowered for wider descriptors.
+
+    A step of Adam moves every weight by about the rate, and so a hidden unit by about the rate times the sum of its
+    inputs, which grows with the width of descriptors and noise. With sentence vectors, rates of 1e-3 collapse.
+    """
+    return lr * min(1.0, _TUNED_WIDTH / dataset.d_a)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftmaxRowsConfig(MethodConfig, DescriptorConfig):
+    """Settings of a softmax classifier trained on real and generated features."""
+
+    batch_size: Count = 64
+    """Rows per step."""
+    synthesized: Annotated[Count, at_most(10**6)] = 300
+    """Generated features per unseen class for the final classifier."""
+    classifier_lr: Positive = 1e-3
+    """Learning rate of the softmax classifiers; the final one uses `classifier_reach` if that is set."""
+    classifier_epochs: Steps = 25
+    """Passes of the softmax classifiers over their rows."""
+    classifier_reach: NotNegative = added_setting(0.0)
+    """Learning rate times steps of the final classifier, instead of a learning rate: the scale of its scores then does
+    not grow with the number of rows, so that calibration on smaller splits fits. 0: use `classifier_lr`."""
 
 
 def train_softmax(

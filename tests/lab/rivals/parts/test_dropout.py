@@ -2,7 +2,7 @@
 
 import torch
 
-from classnorm_lab.rivals.parts.dropout import StepDropout
+from classnorm_lab.rivals.parts.layers import StepDropout
 
 
 def dropped(share, seed, step, shape=(200, 300)):

@@ -6,8 +6,7 @@ import torch
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.methods import resolve
 from classnorm.training import seeded
-from classnorm_lab.rivals.parts.generation import GenerativeModel
-from classnorm_lab.rivals.parts.generative import GenerativeConfig
+from classnorm_lab.rivals.parts.generator import GenerativeConfig, GenerativeModel
 
 CONFIG = GenerativeConfig(hidden=16, batch_size=32, synthesized=40, classifier_lr=1e-2, classifier_epochs=4)
 GENERATIVE = ("fclswgan", "cizsl", "lsrgan", "fvaegan", "tfvaegan", "dascn")

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from classnorm.methods import FitContext
-from classnorm_lab.rivals.parts import generation
-from classnorm_lab.rivals.parts.generation import Game, GenerativeModel, generative_fit
-from classnorm_lab.rivals.parts.generative import GenerativeConfig
+from classnorm_lab.rivals.parts import generator
+from classnorm_lab.rivals.parts.adversarial import AdversarialTraining, Batch, ScaledRows, generative_fit
+from classnorm_lab.rivals.parts.generator import GenerativeConfig, GenerativeModel
 
 CONFIG = GenerativeConfig(hidden=16, epochs=2, critic_steps=2, synthesized=20, classifier_epochs=2, calibration="none")
 CPU = FitContext(torch.device("cpu"))
@@ -24,12 +24,12 @@ class Doubled(GenerativeModel):
         return torch.cat([features, features.square()], dim=-1)
 
 
-class WithDecoder(Game):
+class WithDecoder(AdversarialTraining):
     """A network that maps generated features back to descriptors learns together with the generator."""
 
-    def makers(self):
+    def generators(self):
         self.decoder = nn.Linear(self.rows.features.shape[1], self.rows.seen.shape[1])
-        return super().makers() | {"decoder": self.decoder}
+        return super().generators() | {"decoder": self.decoder}
 
     def generator_loss(self, batch):
         fake = self.model.generate(batch.noise(), batch.descriptors)
@@ -39,12 +39,12 @@ class WithDecoder(Game):
 
 
 def test_synthesis_in_one_pass_equals_that_of_each_class_alone(tiny_data, monkeypatch):
-    model = generative_fit(GenerativeModel, Game)(tiny_data, CONFIG, 0, CPU).model
+    model = generative_fit(GenerativeModel, AdversarialTraining)(tiny_data, CONFIG, 0, CPU).model
     table = torch.from_numpy(tiny_data.descriptors)
     together = model.synthesize(table, 7, torch.Generator().manual_seed(5))
     alone = [model.synthesize(a[None], 7, torch.Generator().manual_seed(5))[0] for a in table]
     torch.testing.assert_close(together, torch.stack(alone), rtol=1e-4, atol=1e-5)
-    monkeypatch.setattr(generation, "_BLOCK_ROWS", 16)  # two classes at a time
+    monkeypatch.setattr(generator, "_BLOCK_ROWS", 16)  # two classes at a time
     in_blocks = model.synthesize(table, 7, torch.Generator().manual_seed(5))
     torch.testing.assert_close(in_blocks, together, rtol=1e-4, atol=1e-5)
 
@@ -61,35 +61,32 @@ def test_synthesis_calls_the_generator_once_however_many_classes_there_are(tiny_
 def test_the_generator_step_leaves_the_critic_alone_and_the_critic_step_the_generator(tiny_data):
     model = GenerativeModel(CONFIG, tiny_data.d_a, tiny_data.d_z, tiny_data.n_classes)
     draws = torch.Generator().manual_seed(0)
-    features, seen = (
-        torch.rand(40, tiny_data.d_z, generator=draws),
-        torch.randn(8, tiny_data.d_a, generator=draws),
-    )
-    game = Game(model, generation.GameRows(features, torch.arange(40) % 8, seen, seen[:0]), CONFIG, 0)
-    batch = generation.Batch(features, torch.arange(40) % 8, seen[torch.arange(40) % 8], draws)
-    game.critic_loss(batch).backward()
+    features, seen = torch.rand(40, tiny_data.d_z, generator=draws), torch.randn(8, tiny_data.d_a, generator=draws)
+    training = AdversarialTraining(model, ScaledRows(features, torch.arange(40) % 8, seen, seen[:0]), CONFIG, 0)
+    batch = Batch(features, torch.arange(40) % 8, seen[torch.arange(40) % 8], draws)
+    training.critic_loss(batch).backward()
     assert all(parameter.grad is None for parameter in model.generator.parameters())
-    before = {name: value.clone() for name, value in game.critic.state_dict().items()}
-    optimizer = torch.optim.SGD(game.networks.parameters(), 0.0)
-    game.play_round(optimizer, [batch])
-    assert all(parameter.grad is None for parameter in game.critic.parameters())
-    assert all(parameter.requires_grad for parameter in game.networks.parameters())
-    assert all(torch.equal(value, before[name]) for name, value in game.critic.state_dict().items())
+    before = {name: value.clone() for name, value in training.critic.state_dict().items()}
+    optimizer = torch.optim.SGD(training.networks.parameters(), 0.0)
+    training.train_round(optimizer, [batch])
+    assert all(parameter.grad is None for parameter in training.critic.parameters())
+    assert all(parameter.requires_grad for parameter in training.networks.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in training.critic.state_dict().items())
 
 
 def test_a_network_that_a_method_adds_is_trained(tiny_data):
-    games = []
+    trainings = []
 
-    def game(*arguments):
-        games.append(WithDecoder(*arguments))
-        return games[-1]
+    def training(*arguments):
+        trainings.append(WithDecoder(*arguments))
+        return trainings[-1]
 
-    generative_fit(GenerativeModel, game)(tiny_data, CONFIG, 0, CPU)
-    assert np.mean(games[0].losses[-5:]) < np.mean(games[0].losses[:5])
+    generative_fit(GenerativeModel, training)(tiny_data, CONFIG, 0, CPU)
+    assert np.mean(trainings[0].losses[-5:]) < np.mean(trainings[0].losses[:5])
 
 
 def test_the_classifier_sees_transformed_features_of_known_and_new_classes(tiny_data):
-    model = generative_fit(Doubled, Game)(tiny_data, CONFIG, 0, CPU).model
+    model = generative_fit(Doubled, AdversarialTraining)(tiny_data, CONFIG, 0, CPU).model
     rows = torch.from_numpy(tiny_data.features[:9])
     descriptors = torch.from_numpy(tiny_data.descriptors)
     prototypes = model.prototypes(torch.cat([descriptors, 1.3 * descriptors[:1]]))

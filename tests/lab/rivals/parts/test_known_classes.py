@@ -2,7 +2,7 @@
 
 import torch
 
-from classnorm_lab.rivals.parts.known import known_classes
+from classnorm_lab.rivals.parts.layers import known_classes
 
 
 def test_a_descriptor_is_known_up_to_the_rounding_of_a_table():
