@@ -1,4 +1,26 @@
-"""The mathematics of Class Normalization as small torch modules and functions."""
+"""The mathematics of Class Normalization as small torch modules and functions.
+
+====================================== ========================================== ====================================
+in the paper                           here                                       its test in `tests/nn`
+====================================== ========================================== ====================================
+equation 1: ŷ = γ² cos(z, p)           `cosine_logits`                            `test_logits.py`
+equation 2: a ↦ a / ‖a‖                `AttributeNormalization`                   `test_normalization.py`
+statement 1, equation 4: Var ŷ         `logit_variance`                           `test_logits.py`
+equation 5: the γ for a variance       `gamma_for_variance`                       `test_logits.py`
+statement 2: Var V = 1 / d_z           `AttributeEmbedder`, `xavier_fan_out`      `test_embedder.py`, `statement_2`
+equation 8: Var V = 1 / (d_z E‖h‖²)    `initialize_(V, "data_dependent")`         `test_initialization.py`
+equation 9: S(h) = (h − μ) / σ         `ClassStandardization`                     `test_normalization.py`
+equation 10: Var V = 1 / (d_z d_h)     `proper_variance_`                         `test_initialization.py`
+statement 3: Var ŷ = 1 with S          `AttributeEmbedder`                        `test_embedder.py`, `statement_3`
+appendix D: the model V S(H(a))        `AttributeEmbedder`                        `test_embedder.py`
+appendix D: the entropy of ŷ           `entropy_regularizer`                      `test_logits.py`
+appendix D: dynamic normalization      `DynamicNormalization`                     `test_normalization.py`
+appendix H: Var W = 1 / (d_out d_a)    `attribute_correction` of the embedder     `test_embedder.py`
+====================================== ========================================== ====================================
+
+`examples/class_normalization_from_scratch.py` has the equations in 50 plain lines. Not from the paper:
+`FeatureGeometry` and `with_hubness`, for kernel prototypes, and `sample_classes`, for tens of thousands of classes.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +34,16 @@ if TYPE_CHECKING:
     from classnorm.nn.geometry import FeatureGeometry, FeatureMoments, with_hubness
     from classnorm.nn.initialization import initialize_, proper_variance_, weight_variance
     from classnorm.nn.logits import (
+        ClassSample,
         cosine_cross_entropy,
         cosine_logits,
         dot_logits,
         entropy_regularizer,
         gamma_for_variance,
         logit_variance,
+        sample_classes,
     )
     from classnorm.nn.normalization import AttributeNormalization, ClassStandardization, DynamicNormalization
-    from classnorm.nn.sampled_softmax import ClassSample, sample_classes
 
 __all__ = [
     "AttributeEmbedder",
@@ -53,8 +76,8 @@ __getattr__, __dir__ = lazy_names(
         "embedder": "AttributeEmbedder",
         "geometry": "FeatureGeometry FeatureMoments with_hubness",
         "initialization": "initialize_ proper_variance_ weight_variance",
-        "logits": "cosine_cross_entropy cosine_logits dot_logits entropy_regularizer gamma_for_variance logit_variance",
+        "logits": "ClassSample cosine_cross_entropy cosine_logits dot_logits entropy_regularizer gamma_for_variance "
+        "logit_variance sample_classes",
         "normalization": "AttributeNormalization ClassStandardization DynamicNormalization",
-        "sampled_softmax": "ClassSample sample_classes",
     },
 )

@@ -1,8 +1,12 @@
-"""Normalize+scale: scaled cosine logits and their variance at initialisation (equations 1, 4 and 5)."""
+"""Normalize+scale: scaled cosine logits, their variance at initialisation (equations 1, 4 and 5), and losses on them.
+
+With tens of thousands of classes, the softmax of a step is over a sample of them.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -123,3 +127,36 @@ def entropy_regularizer(logits: Tensor, log_weights: Tensor | None = None) -> Te
         return (log_p.exp() * log_p).sum(dim=-1).mean()
     log_p = F.log_softmax(logits + log_weights, dim=-1)
     return (log_p.exp() * (log_p - log_weights)).sum(dim=-1).mean()
+
+
+class ClassSample(NamedTuple):
+    """The classes of a batch and some others."""
+
+    classes: Tensor
+    """[m], numbers of the classes"""
+    labels: Tensor
+    """[b], positions of the labels in `classes`"""
+    log_weights: Tensor
+    """[m], logarithm of the number of classes that each stands for: 0 for those of the batch. Added to the logits, it
+    makes the sum of their exponentials an unbiased estimate of the sum over all classes."""
+
+
+def sample_classes(labels: Tensor, n_classes: int, size: int, generator: torch.Generator) -> ClassSample:
+    """The classes of a batch and `size` others, drawn without replacement.
+
+    Args:
+        labels: [b], numbers of classes.
+        generator: on the CPU, so that the draws do not depend on the device.
+
+    >>> sample = sample_classes(torch.tensor([7, 2, 7]), 10, 4, torch.Generator().manual_seed(0))
+    >>> sample.classes[sample.labels]
+    tensor([7, 2, 7])
+    >>> sample.log_weights.exp()
+    tensor([1., 1., 2., 2., 2., 2.])
+    """
+    own, positions = torch.unique(labels, return_inverse=True)
+    order = torch.randperm(n_classes, generator=generator).to(labels.device)
+    others = order[~torch.isin(order, own)][:size]
+    weight = math.log((n_classes - len(own)) / len(others)) if len(others) else 0.0
+    log_weights = torch.cat([torch.zeros(len(own)), torch.full((len(others),), weight)]).to(labels.device)
+    return ClassSample(torch.cat([own, others]), positions, log_weights)
