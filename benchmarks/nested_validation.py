@@ -24,7 +24,7 @@ from classnorm.data import ZeroShotDataset, validation_dataset
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.metrics import calibrated_scores, choose_calibration
 from classnorm.scoring import fit_calibrated
-from classnorm_lab.paper.benchmarks import find_benchmarks
+from classnorm_lab.paper.datasets import find_datasets
 
 
 def measure(data: ZeroShotDataset, method: str, split: int, **changes: Any) -> str:
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--splits", type=int, nargs="+", default=[0])
     parser.add_argument("--set", type=setting, nargs="+", default=[], metavar="NAME=VALUE")
     options = parser.parse_args(arguments)
-    [benchmark] = find_benchmarks([options.data], options.data_root, options.features)
+    [benchmark] = find_datasets([options.data], options.data_root, options.features)
     for split in options.splits:
         print(measure(benchmark.dataset, options.method, split, **dict(options.set)), flush=True)
 

@@ -1,4 +1,4 @@
-"""The document of a benchmark run as tables and a plot."""
+"""The document of a run of `classnorm bench` as tables and a plot."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from classnorm.errors import DataError, unknown_name
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a benchmark."""
+    """Sizes of a dataset of the paper."""
 
     name: str
     rows: int

@@ -21,8 +21,8 @@ from classnorm.report.tables import rich_table
 from classnorm.runs.engine import Engine
 from classnorm.runs.streams import ImageMode
 from classnorm.settings import check_positive
-from classnorm_lab.paper.benchmarks import EMBEDDED, find_benchmarks
 from classnorm_lab.paper.catalog import CATALOG
+from classnorm_lab.paper.datasets import EMBEDDED, find_datasets
 from classnorm_lab.paper.page import (
     Numbers,
     Page,
@@ -34,7 +34,7 @@ from classnorm_lab.paper.page import (
     write_numbers,
     write_pages,
 )
-from classnorm_lab.paper.published import PAPER_BENCHMARKS
+from classnorm_lab.paper.published import PAPER_DATASETS
 from classnorm_lab.paper.reproduction import QUICK, Effort, Reproduction
 from classnorm_lab.paper.verdicts import Finding
 
@@ -168,7 +168,7 @@ class Reproduce(Command):
 
     def _arguments(self, reproduction: Reproduction) -> str:
         """The flags that decide the numbers, without the places of files on this machine."""
-        datasets = reproduction.benchmarks
+        datasets = reproduction.datasets
         values = vars(self) | {
             "data_root": None if self.data_root is None else "xlsa17/data",
             "data": [dataset.argument for dataset in datasets],
@@ -189,19 +189,19 @@ class Reproduce(Command):
             effort = dataclasses.replace(effort, changes={**effort.changes, "epochs": self.epochs})
         if self.search_seconds is not None:
             effort = dataclasses.replace(effort, search_seconds=self.search_seconds)
-        names = self.data or (*PAPER_BENCHMARKS, EMBEDDED)
-        benchmarks = find_benchmarks(names, self.data_root, self.features, self.light, self.one_seed)
+        names = self.data or (*PAPER_DATASETS, EMBEDDED)
+        datasets = find_datasets(names, self.data_root, self.features, self.light, self.one_seed)
         known = known_runs(self.docs.with_suffix("")) if self.docs is not None else {}
         until = math.inf if self.minutes is None else time.monotonic() + 60 * self.minutes
-        reproduction = Reproduction(benchmarks, effort, self.engine, self.out, self.image_split, known, until)
+        reproduction = Reproduction(datasets, effort, self.engine, self.out, self.image_split, known, until)
         if self.images is not None:
             check_encoder(self.encoder, self.size)
             mode = ImageMode(self.encoder, self.size, self.images, self.weights, self.freeze_blocks)
             streams = known_streams(self.docs.with_suffix("")) if self.docs is not None else {}
             reproduction = dataclasses.replace(reproduction, images=mode, known_streams=streams)
-        unusable = [b.missing for b in benchmarks if b.missing and (needs_features or not b.folder)]
+        unusable = [b.missing for b in datasets if b.missing and (needs_features or not b.folder)]
         notice(*unusable)
-        if len(unusable) == len(benchmarks):
+        if len(unusable) == len(datasets):
             raise ConfigError("no dataset found; add glyphs-light to --data, which needs no files")
         return reproduction
 

@@ -13,7 +13,7 @@ from classnorm.results.artifact import Artifact
 from classnorm_lab.diagnoses import attributes
 from classnorm_lab.diagnoses.attributes import AttributeStatistics, attribute_statistics
 from classnorm_lab.diagnoses.diagnosis import rounded
-from classnorm_lab.paper.figures import benchmarks_and_apy, without_repeats
+from classnorm_lab.paper.figures import datasets_and_apy, without_repeats
 from classnorm_lab.paper.reproduction import Reproduction
 from classnorm_lab.paper.verdicts import Finding, Verdict, judge_bounds
 
@@ -21,18 +21,18 @@ from classnorm_lab.paper.verdicts import Finding, Verdict, judge_bounds
 def measure_attributes(reproduction: Reproduction) -> dict[str, Any]:
     """Statistics of all available attributes; image features are not needed."""
     tables, missing = [], []
-    for benchmark in benchmarks_and_apy(reproduction):
-        dataset = benchmark.name.partition(":")[0] if not benchmark.descriptors else benchmark.name
-        if benchmark.folder and not benchmark.descriptors:
-            table = read_splits(benchmark.folder, "original_att")[1]
-        elif benchmark.missing:
-            missing.append(benchmark.setting.missing)
+    for paper_dataset in datasets_and_apy(reproduction):
+        dataset = paper_dataset.name.partition(":")[0] if not paper_dataset.descriptors else paper_dataset.name
+        if paper_dataset.folder and not paper_dataset.descriptors:
+            table = read_splits(paper_dataset.folder, "original_att")[1]
+        elif paper_dataset.missing:
+            missing.append(paper_dataset.setting.missing)
             continue
         else:
-            table = benchmark.dataset.descriptors
-        tables.append((benchmark.name, table, (dataset, table)))
+            table = paper_dataset.dataset.descriptors
+        tables.append((paper_dataset.name, table, (dataset, table)))
     kept, repeats = without_repeats(tables)
-    is_raw = any(benchmark.folder for benchmark in reproduction.benchmarks)
+    is_raw = any(paper_dataset.folder for paper_dataset in reproduction.datasets)
     return {
         "source": "Raw attributes (original_att)" if is_raw else "Class descriptors",
         "statistics": {name: _as_json(attribute_statistics(table)) for name, table in kept},

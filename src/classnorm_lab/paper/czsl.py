@@ -24,7 +24,7 @@ from classnorm.runs.validation_sequence import (
     validated,
 )
 from classnorm_lab.diagnoses.diagnosis import BLUE, GREEN, ORANGE, PINK, RED, SKY
-from classnorm_lab.paper.benchmarks import Benchmark
+from classnorm_lab.paper.datasets import PaperDataset
 from classnorm_lab.paper.measured import SeedRuns, Setting
 from classnorm_lab.paper.published import published_table
 from classnorm_lab.paper.reproduction import Reproduction
@@ -124,9 +124,9 @@ def _biased(result: Result, choice: Chosen) -> float | None:
     return json_number(curve["harmonic"][curve["value"].index(choice.best_bias)])
 
 
-def stream_data(reproduction: Reproduction, benchmark: Benchmark) -> ZeroShotDataset:
-    dataset = benchmark.dataset
-    if reproduction.image_split is None or benchmark.name != "CUB":
+def stream_data(reproduction: Reproduction, paper_dataset: PaperDataset) -> ZeroShotDataset:
+    dataset = paper_dataset.dataset
+    if reproduction.image_split is None or paper_dataset.name != "CUB":
         return dataset
     return replace(dataset, is_train=read_image_split(reproduction.image_split, dataset.image_files))
 
@@ -146,11 +146,11 @@ def arm_experiments(
 
 
 def _run(
-    reproduction: Reproduction, benchmark: Benchmark, arm: Arm, protocol: Protocol, score: Selection = "mAUC"
+    reproduction: Reproduction, paper_dataset: PaperDataset, arm: Arm, protocol: Protocol, score: Selection = "mAUC"
 ) -> Streams:
     """Run an arm on the tasks after the validation sequence, which chooses its settings unless they are fixed."""
-    experiments = arm_experiments(reproduction, stream_data(reproduction, benchmark), arm)
-    stage = f"{benchmark.name}, {arm.label}: {PROTOCOLS[protocol]}"
+    experiments = arm_experiments(reproduction, stream_data(reproduction, paper_dataset), arm)
+    stage = f"{paper_dataset.name}, {arm.label}: {PROTOCOLS[protocol]}"
     chosen: list[Chosen] = []
     if protocol != "fixed":
         grid = paper_grid(arm.strategy) if protocol == "paper" else default_grid(arm.strategy)
@@ -165,19 +165,19 @@ def _run(
 
 def measure_czsl_table(reproduction: Reproduction) -> dict[str, Any]:
     runs, selection, splits = [], [], {}
-    for benchmark in reproduction.available:
+    for paper_dataset in reproduction.available:
         for protocol in PROTOCOLS:
             for arm in _arms(protocol):
-                streams = _run(reproduction, benchmark, arm, protocol)
-                where = {"setting": benchmark.name, "protocol": protocol, "arm": arm.label}
+                streams = _run(reproduction, paper_dataset, arm, protocol)
+                where = {"setting": paper_dataset.name, "protocol": protocol, "arm": arm.label}
                 runs.append(where | _document(streams))
-                splits[benchmark.name] = streams.results[0].document["stream"]["image_split"]
+                splits[paper_dataset.name] = streams.results[0].document["stream"]["image_split"]
         for arm in (arm for arm in ARMS if arm.strategy == _SELECTION_STRATEGY):
             for score in get_args(Selection):
-                streams = _run(reproduction, benchmark, arm, "wider", score)
-                where = {"setting": benchmark.name, "score": score, "arm": arm.label}
+                streams = _run(reproduction, paper_dataset, arm, "wider", score)
+                where = {"setting": paper_dataset.name, "score": score, "arm": arm.label}
                 selection.append(where | _document(streams))
-    settings = [asdict(benchmark.setting) for benchmark in reproduction.benchmarks]
+    settings = [asdict(paper_dataset.setting) for paper_dataset in reproduction.datasets]
     return {"settings": settings, "splits": splits, "runs": runs, "selection": selection}
 
 
@@ -307,14 +307,14 @@ CURVES = {
 
 def measure_czsl_curves(reproduction: Reproduction) -> dict[str, Any]:
     curves = []
-    for benchmark in reproduction.available:
+    for paper_dataset in reproduction.available:
         for arm in ARMS:
-            results = _run(reproduction, benchmark, arm, "wider").results
+            results = _run(reproduction, paper_dataset, arm, "wider").results
             for score in CURVES:
                 curve = task_curve(arm.label, arm.model, results, score)
-                where = {"setting": benchmark.name, "arm": arm.label, "score": score}
+                where = {"setting": paper_dataset.name, "arm": arm.label, "score": score}
                 curves.append(where | {"x": curve.x, "y": [json_number(y) for y in curve.y]})
-    return {"settings": [asdict(benchmark.setting) for benchmark in reproduction.benchmarks], "curves": curves}
+    return {"settings": [asdict(paper_dataset.setting) for paper_dataset in reproduction.datasets], "curves": curves}
 
 
 def czsl_curves(numbers: Mapping[str, Any]) -> Finding:

@@ -25,7 +25,6 @@ from classnorm.results.artifact import Plot, Table
 from classnorm.results.numbers import mean, number_text
 from classnorm.runs.streams import ContinualExperiment
 from classnorm.runs.validation_sequence import VALIDATION_TASKS, Chosen, default_grid, validated
-from classnorm_lab.paper.benchmarks import Benchmark
 from classnorm_lab.paper.czsl import (
     ARM_COLORS,
     ARMS,
@@ -39,6 +38,7 @@ from classnorm_lab.paper.czsl import (
     score_change,
     stream_data,
 )
+from classnorm_lab.paper.datasets import PaperDataset
 from classnorm_lab.paper.measured import SeedRuns, Setting
 from classnorm_lab.paper.published import published_table
 from classnorm_lab.paper.reproduction import Reproduction
@@ -86,12 +86,12 @@ def measure_czsl_images(reproduction: Reproduction) -> dict[str, Any]:
     """Run the arms that are not known, one after another, until the time is up."""
     runs: list[dict[str, Any]] = []
     settings = []
-    for benchmark in reproduction.benchmarks:
-        setting = _setting(reproduction, benchmark)
+    for paper_dataset in reproduction.datasets:
+        setting = _setting(reproduction, paper_dataset)
         settings.append(asdict(setting))
         if setting.missing:
             continue
-        dataset = stream_data(reproduction, benchmark)
+        dataset = stream_data(reproduction, paper_dataset)
         keys = {arm.label: _key(reproduction, dataset, arm) for arm in IMAGE_ARMS}
         new = [arm for arm in IMAGE_ARMS if arm.inputs == "joint" and keys[arm.label] not in reproduction.known_streams]
         if new and not reproduction.time_is_up:
@@ -101,17 +101,17 @@ def measure_czsl_images(reproduction: Reproduction) -> dict[str, Any]:
             if key in reproduction.known_streams:
                 runs.append(dict(reproduction.known_streams[key]))
             elif not reproduction.time_is_up:
-                streams = _run(reproduction, benchmark.name, dataset, arm)
-                runs.append({"setting": benchmark.name, "arm": arm.label, "key": key, **_document(streams, arm)})
+                streams = _run(reproduction, paper_dataset.name, dataset, arm)
+                runs.append({"setting": paper_dataset.name, "arm": arm.label, "key": key, **_document(streams, arm)})
     return {"settings": settings, "runs": runs}
 
 
-def _setting(reproduction: Reproduction, benchmark: Benchmark) -> Setting:
-    """The benchmark as the table names it: encoder and size instead of features."""
-    mode, setting = reproduction.images, benchmark.setting
+def _setting(reproduction: Reproduction, paper_dataset: PaperDataset) -> Setting:
+    """The dataset as the table names it: encoder and size instead of features."""
+    mode, setting = reproduction.images, paper_dataset.setting
     if setting.missing:
         return setting
-    if mode is None or (benchmark.dataset.image_files is None and benchmark.dataset.images is None):
+    if mode is None or (paper_dataset.dataset.image_files is None and paper_dataset.dataset.images is None):
         return replace(setting, missing=f"{setting.name}: not measured from images; add `images=DIR` with its images.")
     frozen = f", first {mode.freeze_blocks} blocks frozen" if mode.freeze_blocks else ""
     return replace(setting, label=f"{setting.name}, {mode.encoder} at {mode.size} px{frozen}")

@@ -14,8 +14,8 @@ from classnorm import progress
 from classnorm.data import ZeroShotDataset, simulate
 from classnorm.lazy import Lazy
 from classnorm_lab.diagnoses.diagnosis import Diagnosis, diagnose
-from classnorm_lab.paper.benchmarks import Benchmark
-from classnorm_lab.paper.published import PAPER_BENCHMARKS
+from classnorm_lab.paper.datasets import PaperDataset
+from classnorm_lab.paper.published import PAPER_DATASETS
 from classnorm_lab.paper.reproduction import Reproduction
 from classnorm_lab.paper.verdicts import Finding
 
@@ -53,14 +53,14 @@ class Sample:
 def samples(reproduction: Reproduction) -> tuple[list[Sample], list[str]]:
     """Data for a figure, and notes on what is not among them. Simulated data have one seed."""
     real, simulated = [], []
-    for benchmark in reproduction.benchmarks:
-        if not benchmark.missing:
-            real.append(Sample(benchmark.label, benchmark.dataset, reproduction.effort.seeds, True))
-        elif benchmark.folder:
-            dataset = simulate(benchmark.folder)
-            simulated.append((benchmark.name, dataset.descriptors, Sample(dataset.name, dataset, 1, False)))
+    for paper_dataset in reproduction.datasets:
+        if not paper_dataset.missing:
+            real.append(Sample(paper_dataset.label, paper_dataset.dataset, reproduction.effort.seeds, True))
+        elif paper_dataset.folder:
+            dataset = simulate(paper_dataset.folder)
+            simulated.append((paper_dataset.name, dataset.descriptors, Sample(dataset.name, dataset, 1, False)))
     kept, notes = without_repeats(simulated)
-    absent = [b.setting.missing for b in reproduction.benchmarks if b.missing and not b.folder]
+    absent = [b.setting.missing for b in reproduction.datasets if b.missing and not b.folder]
     return [*real, *kept], notes + absent
 
 
@@ -99,12 +99,12 @@ def keyed(documents: Sequence[Mapping[str, Any]]) -> dict[Any, dict[str, Any]]:
     return {tuple(d["key"]): {name: value for name, value in d.items() if name != "key"} for d in documents}
 
 
-def benchmarks_and_apy(reproduction: Reproduction) -> list[Benchmark]:
-    """The benchmarks and aPY, which the paper uses only in its figures of attributes."""
-    paper = [b for b in reproduction.benchmarks if isinstance(b.source, Path) and b.name in PAPER_BENCHMARKS]
-    folders = dict.fromkeys(Path(benchmark.source).parent / "APY" for benchmark in paper)
-    apy = [Benchmark("APY", folder, missing=f"APY: put res101.mat into {folder}") for folder in folders]
-    return [*reproduction.benchmarks, *apy]
+def datasets_and_apy(reproduction: Reproduction) -> list[PaperDataset]:
+    """The datasets and aPY, which the paper uses only in its figures of attributes."""
+    paper = [b for b in reproduction.datasets if isinstance(b.source, Path) and b.name in PAPER_DATASETS]
+    folders = dict.fromkeys(Path(paper_dataset.source).parent / "APY" for paper_dataset in paper)
+    apy = [PaperDataset("APY", folder, missing=f"APY: put res101.mat into {folder}") for folder in folders]
+    return [*reproduction.datasets, *apy]
 
 
 # Each is imported when it is measured or drawn: some need PyTorch.

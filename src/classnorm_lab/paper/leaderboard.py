@@ -24,7 +24,7 @@ from classnorm.results.run_folder import Result
 from classnorm.runs.experiment import Experiment
 from classnorm.runs.search import SearchConfig, Trial, search
 from classnorm_lab.diagnoses.diagnosis import MODEL_COLORS
-from classnorm_lab.paper.benchmarks import Benchmark
+from classnorm_lab.paper.datasets import PaperDataset
 from classnorm_lab.paper.measured import Measured, SeedRuns, Setting
 from classnorm_lab.paper.published import FEATURES, published
 from classnorm_lab.paper.reproduction import Reproduction
@@ -83,15 +83,15 @@ def entries() -> list[Entry]:
 
 
 def measure_leaderboard(reproduction: Reproduction) -> dict[str, Any]:
-    """Search, train and score every method on every available benchmark."""
+    """Search, train and score every method on every available dataset."""
     runs = {}
-    for benchmark in reproduction.available:
-        best_runs = partial(_best_runs, reproduction, benchmark)
-        able = [entry for entry in entries() if method_named(entry.method).unfit(benchmark.dataset) is None]
+    for paper_dataset in reproduction.available:
+        best_runs = partial(_best_runs, reproduction, paper_dataset)
+        able = [entry for entry in entries() if method_named(entry.method).unfit(paper_dataset.dataset) is None]
         for entry, found in zip(able, reproduction.engine.together(best_runs, able), strict=True):
             if found is not None:
-                runs[entry.label, benchmark.name] = found
-    measured = Measured([benchmark.setting for benchmark in reproduction.benchmarks], runs)
+                runs[entry.label, paper_dataset.name] = found
+    measured = Measured([paper_dataset.setting for paper_dataset in reproduction.datasets], runs)
     adapting = {entry.label: entry.method for entry in entries() if entry.label in _TRANSDUCTIVE}
     effort = reproduction.effort
     return {
@@ -151,13 +151,13 @@ def _budget(trials: int, seconds: float) -> str:
     )
 
 
-def _best_runs(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -> SeedRuns | None:
+def _best_runs(reproduction: Reproduction, paper_dataset: PaperDataset, entry: Entry) -> SeedRuns | None:
     """The runs of an entry with the settings that its search chose; None if the time is up.
 
     Known runs are completed: what is missing is the search and all seeds, further seeds, or nothing.
     """
     effort = reproduction.effort
-    base, space = search_space(reproduction, benchmark, entry)
+    base, space = search_space(reproduction, paper_dataset, entry)
     settings = SearchConfig(
         trials=effort.search_trials,
         seconds=effort.search_seconds,
@@ -167,22 +167,22 @@ def _best_runs(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -
         prune=False,
     )
     searched = [entry.method, base.as_dict(), str(sorted(space.items())), asdict(settings)]
-    key = digest([benchmark.dataset.checksum, *searched, str(benchmark.released)])[:16]
+    key = digest([paper_dataset.dataset.checksum, *searched, str(paper_dataset.released)])[:16]
     known = reproduction.known.get(key)
-    count = len(reproduction.seeds(benchmark, entry.seeds))
+    count = len(reproduction.seeds(paper_dataset, entry.seeds))
     if known is not None and known.n >= count:
         return known if known.diverged else known.first(count)
     if reproduction.time_is_up:
         return known
     if known is None:
-        trials, config = _search(reproduction, benchmark, entry, base, space, settings) if space else ([], base)
+        trials, config = _search(reproduction, paper_dataset, entry, base, space, settings) if space else ([], base)
     else:
         config = base.replace(**json.loads(known.chosen))
     seeds = range(known.n if known else 0, count)
-    experiments = [Experiment(benchmark.dataset, entry.method, entry.label, config, seed) for seed in seeds]
-    stage = f"{benchmark.name}, {entry.label}: training"
+    experiments = [Experiment(paper_dataset.dataset, entry.method, entry.label, config, seed) for seed in seeds]
+    stage = f"{paper_dataset.name}, {entry.label}: training"
     results = reproduction.run(stage, {entry.label: experiments}, may_diverge=True)[entry.label]
-    runs = SeedRuns.of(results, benchmark.released)
+    runs = SeedRuns.of(results, paper_dataset.released)
     if known is not None:
         facts = {name: known.numbers[name][0] for name in _FACTS}
     else:
@@ -210,10 +210,12 @@ def _add_class_ms(result: Result | None) -> float | None:
     return round(1000 * min(times), 2)
 
 
-def search_space(reproduction: Reproduction, benchmark: Benchmark, entry: Entry) -> tuple[MethodConfig, Space]:
+def search_space(reproduction: Reproduction, paper_dataset: PaperDataset, entry: Entry) -> tuple[MethodConfig, Space]:
     """The first trial of a method, and the settings that the others vary."""
-    base = reproduction.recipe(benchmark, entry.method, entry.recipe).replace(**entry.fixed, calibration="validation")
-    fixed = {*entry.fixed, *reproduction.changes(benchmark, entry.method, entry.recipe)}
+    base = reproduction.recipe(paper_dataset, entry.method, entry.recipe).replace(
+        **entry.fixed, calibration="validation"
+    )
+    fixed = {*entry.fixed, *reproduction.changes(paper_dataset, entry.method, entry.recipe)}
     if reproduction.effort.shorten > 1:
         fixed.add("epochs")
     return base, {name: values for name, values in method_named(entry.method).space.items() if name not in fixed}
@@ -221,16 +223,16 @@ def search_space(reproduction: Reproduction, benchmark: Benchmark, entry: Entry)
 
 def _search(
     reproduction: Reproduction,
-    benchmark: Benchmark,
+    paper_dataset: PaperDataset,
     entry: Entry,
     base: MethodConfig,
     space: Space,
     settings: SearchConfig,
 ) -> tuple[list[Trial], MethodConfig]:
     fits, engine = reproduction.folder / "fits", reproduction.engine
-    with stage(f"{benchmark.name}, {entry.label}: search") as progress:
-        trials, best = search(benchmark.dataset, entry.method, base, space, settings, fits, engine, progress)
-    path = reproduction.folder / "leaderboard" / "searches" / f"{file_name(benchmark.name)}-{entry.label}.json"
+    with stage(f"{paper_dataset.name}, {entry.label}: search") as progress:
+        trials, best = search(paper_dataset.dataset, entry.method, base, space, settings, fits, engine, progress)
+    path = reproduction.folder / "leaderboard" / "searches" / f"{file_name(paper_dataset.name)}-{entry.label}.json"
     write_json(path, {"best": best.as_dict(), "trials": [asdict(trial) for trial in trials]})
     return trials, best
 

@@ -19,7 +19,7 @@ _FACTS = ("train_seconds", "fit_seconds", "cpu_seconds", "parameters")
 
 @dataclass(frozen=True)
 class Setting:
-    """A benchmark as tables name it."""
+    """A dataset as tables name it."""
 
     name: str
     label: str

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from classnorm.results.artifact import Table
 
-PAPER_BENCHMARKS = ("SUN", "CUB", "AWA1", "AWA2")
+PAPER_DATASETS = ("SUN", "CUB", "AWA1", "AWA2")
 FEATURES = "ResNet-101, as published"
 
 
@@ -21,9 +21,9 @@ class Published:
     cells: dict[str, str]
     """Column → printed text, empty for a dash."""
 
-    def score(self, benchmark: str, short: str) -> float | None:
-        """U, S or H on a benchmark, in percent."""
-        text = self.cells.get(f"{benchmark} {short}", "")
+    def score(self, paper_dataset: str, short: str) -> float | None:
+        """U, S or H on a dataset, in percent."""
+        text = self.cells.get(f"{paper_dataset} {short}", "")
         return float(text) if text else None
 
 

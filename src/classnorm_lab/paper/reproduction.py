@@ -1,4 +1,4 @@
-"""A reproduction: benchmarks, effort, engine and a folder of runs, and the measurements of variants."""
+"""A reproduction: datasets, effort, engine and a folder of runs, and the measurements of variants."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from classnorm.runs.engine import Engine, Task, run_tasks
 from classnorm.runs.experiment import Experiment
 from classnorm.runs.streams import ImageMode
 from classnorm.training import TrainingConfig
-from classnorm_lab.paper.benchmarks import Benchmark
+from classnorm_lab.paper.datasets import PaperDataset
 from classnorm_lab.paper.measured import Measured, SeedRuns
 from classnorm_lab.paper.variants import Variant
 
@@ -72,7 +72,7 @@ Key = TypeVar("Key")
 class Reproduction:
     """The data and resources from which tables and figures are made."""
 
-    benchmarks: Sequence[Benchmark]
+    datasets: Sequence[PaperDataset]
     effort: Effort
     engine: Engine
     folder: Path
@@ -88,8 +88,8 @@ class Reproduction:
     """Encoder and images of `czsl-images`."""
 
     @property
-    def available(self) -> list[Benchmark]:
-        return [benchmark for benchmark in self.benchmarks if not benchmark.missing]
+    def available(self) -> list[PaperDataset]:
+        return [paper_dataset for paper_dataset in self.datasets if not paper_dataset.missing]
 
     @property
     def time_is_up(self) -> bool:
@@ -100,31 +100,31 @@ class Reproduction:
         """Parent of the run folders."""
         return self.folder / "runs"
 
-    def seeds(self, benchmark: Benchmark, most: int | None = None) -> range:
+    def seeds(self, paper_dataset: PaperDataset, most: int | None = None) -> range:
         """Seeds of a row of a zero-shot table, at most `most` for a slow method."""
-        count = 1 if benchmark.one_seed else self.effort.seeds
+        count = 1 if paper_dataset.one_seed else self.effort.seeds
         return range(min(count, most or count))
 
-    def experiment(self, variant: Variant, benchmark: Benchmark, seed: int) -> Experiment:
+    def experiment(self, variant: Variant, paper_dataset: PaperDataset, seed: int) -> Experiment:
         """A fit that is calibrated by validation, in the same way for every variant."""
-        config = self.recipe(benchmark, variant.method, variant.recipe).replace(
+        config = self.recipe(paper_dataset, variant.method, variant.recipe).replace(
             calibration="validation", validation="matched", validation_splits=self.effort.validation_splits
         )
         if variant.share is not None:
             config = _shortened(config, variant.share / self.effort.shorten)
-        return Experiment(benchmark.dataset, variant.method, variant.label, config.replace(**variant.changes), seed)
+        return Experiment(paper_dataset.dataset, variant.method, variant.label, config.replace(**variant.changes), seed)
 
-    def recipe(self, benchmark: Benchmark, method: str, recipe: str) -> MethodConfig:
-        """The config of a recipe on a benchmark, shortened according to the effort."""
-        _, config = resolve(benchmark.dataset, method, recipe)
-        changes = self.changes(benchmark, method, recipe)
+    def recipe(self, paper_dataset: PaperDataset, method: str, recipe: str) -> MethodConfig:
+        """The config of a recipe on a dataset, shortened according to the effort."""
+        _, config = resolve(paper_dataset.dataset, method, recipe)
+        changes = self.changes(paper_dataset, method, recipe)
         if not changes and self.effort.shorten > 1 and hasattr(config, "epochs"):
             changes = {"epochs": max(1, config.epochs // self.effort.shorten)}
         return config.replace(**changes)
 
-    def changes(self, benchmark: Benchmark, method: str, recipe: str) -> dict[str, Any]:
-        """Overrides of a recipe on a benchmark; `best` has none, since it is short and the same for all data."""
-        return {**benchmark.changes, **self.effort.changes} if method == "classnorm" and recipe != "best" else {}
+    def changes(self, paper_dataset: PaperDataset, method: str, recipe: str) -> dict[str, Any]:
+        """Overrides of a recipe on a dataset; `best` has none, since it is short and the same for all data."""
+        return {**paper_dataset.changes, **self.effort.changes} if method == "classnorm" and recipe != "best" else {}
 
     def run(
         self, stage: str, groups: Mapping[Key, Sequence[Task]], *, may_diverge: bool = False
@@ -147,26 +147,27 @@ class Reproduction:
 
 
 def measure(reproduction: Reproduction, stage: str, variants: Sequence[Variant]) -> Measured:
-    """Run variants on all available benchmarks; rows that are not begun in time are left out."""
-    benchmarks = {benchmark.name: benchmark for benchmark in reproduction.available}
+    """Run variants on all available datasets; rows that are not begun in time are left out."""
+    datasets = {paper_dataset.name: paper_dataset for paper_dataset in reproduction.available}
     groups = {
         (variant.label, name): [
-            reproduction.experiment(variant, benchmark, seed) for seed in reproduction.seeds(benchmark, variant.seeds)
+            reproduction.experiment(variant, paper_dataset, seed)
+            for seed in reproduction.seeds(paper_dataset, variant.seeds)
         ]
-        for name, benchmark in benchmarks.items()
+        for name, paper_dataset in datasets.items()
         for variant in variants
     }
-    keys = {row: _key(group, benchmarks[row[1]].released) for row, group in groups.items()}
+    keys = {row: _key(group, datasets[row[1]].released) for row, group in groups.items()}
     unknown = {row: group for row, group in groups.items() if keys[row] not in reproduction.known}
     runs = {row: reproduction.known[key] for row, key in keys.items() if key in reproduction.known}
     for portion in _portions(reproduction, unknown):
         if reproduction.time_is_up:
             break
         for row, group in reproduction.run(stage, portion, may_diverge=True).items():
-            measured = SeedRuns.of(group, benchmarks[row[1]].released)
+            measured = SeedRuns.of(group, datasets[row[1]].released)
             numbers = {**measured.numbers, "schedule": [_schedule_share(groups[row][0])] * measured.n}
             runs[row] = replace(measured, numbers=numbers, key=keys[row])
-    settings = [benchmark.setting for benchmark in reproduction.benchmarks]
+    settings = [paper_dataset.setting for paper_dataset in reproduction.datasets]
     return Measured(settings, {row: runs[row] for row in groups if row in runs})
 
 

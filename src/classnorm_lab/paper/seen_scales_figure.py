@@ -18,7 +18,7 @@ from classnorm.results.artifact import Plot, Series, Table
 from classnorm.results.numbers import mean, number_text
 from classnorm.scoring import ClassTable, Scorer
 from classnorm_lab.diagnoses.diagnosis import SCORE_COLORS, Diagnosis, rounded
-from classnorm_lab.paper.benchmarks import Benchmark
+from classnorm_lab.paper.datasets import PaperDataset
 from classnorm_lab.paper.figures import run_diagnoses
 from classnorm_lab.paper.measured import Setting
 from classnorm_lab.paper.reproduction import Reproduction
@@ -38,18 +38,18 @@ _NOTE = (
 
 def measure_seen_scales(reproduction: Reproduction) -> dict[str, Any]:
     """U, S and H against the scale s, on validation and test rows, for every seed."""
-    benchmarks = [
-        benchmark
-        for benchmark in reproduction.available
-        if len(benchmark.dataset.split.test_unseen) and len(benchmark.dataset.split.test_seen)
+    datasets = [
+        paper_dataset
+        for paper_dataset in reproduction.available
+        if len(paper_dataset.dataset.split.test_unseen) and len(paper_dataset.dataset.split.test_seen)
     ]
     seeds = range(reproduction.effort.seeds)
-    tasks = {(b.name, seed): _task(reproduction, b, seed) for b in benchmarks for seed in seeds}
+    tasks = {(b.name, seed): _task(reproduction, b, seed) for b in datasets for seed in seeds}
     curves = run_diagnoses(reproduction, "seen-scales", tasks)
     return {
-        "settings": [asdict(benchmark.setting) for benchmark in reproduction.benchmarks],
+        "settings": [asdict(paper_dataset.setting) for paper_dataset in reproduction.datasets],
         "scales": list(SCALES),
-        "curves": {b.name: [curves[b.name, seed] for seed in seeds] for b in benchmarks},
+        "curves": {b.name: [curves[b.name, seed] for seed in seeds] for b in datasets},
     }
 
 
@@ -95,9 +95,9 @@ def seen_scales(numbers: Mapping[str, Any]) -> Finding:
     return Finding("seen-scales", "", "", [Table.of(title, header, rows)], plots, notes, verdicts=verdicts)
 
 
-def _task(reproduction: Reproduction, benchmark: Benchmark, seed: int) -> Diagnosis:
-    config = reference(benchmark.dataset).replace(**reproduction.changes(benchmark, "classnorm", "reference"))
-    return Diagnosis("seen-scales", seen_scale_curves, benchmark.dataset, config, {"seed": seed})
+def _task(reproduction: Reproduction, paper_dataset: PaperDataset, seed: int) -> Diagnosis:
+    config = reference(paper_dataset.dataset).replace(**reproduction.changes(paper_dataset, "classnorm", "reference"))
+    return Diagnosis("seen-scales", seen_scale_curves, paper_dataset.dataset, config, {"seed": seed})
 
 
 def _mean_curve(runs: Sequence[Any], part: str, score: str) -> Any:

@@ -95,7 +95,7 @@ def _unmeasured(spec: TableSpec, measured: Measured) -> list[str]:
 
 
 def _overview(spec: TableSpec, measured: Measured, scoring: Scoring) -> Table:
-    """H in every setting, and the paper's on other features; a dash for a missing benchmark."""
+    """H in every setting, and the paper's on other features; a dash for a missing dataset."""
     header, columns = ["measured here"], [[Cell(variant.label) for variant in spec.variants]]
     for setting in measured.settings:
         header.append(setting.label)

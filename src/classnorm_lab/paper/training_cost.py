@@ -19,9 +19,9 @@ from classnorm.progress import stage
 from classnorm.results.artifact import Table
 from classnorm.results.numbers import mean, number_text
 from classnorm.runs.engine import Engine, run_tasks
-from classnorm_lab.paper.benchmarks import Benchmark
+from classnorm_lab.paper.datasets import PaperDataset
 from classnorm_lab.paper.measured import Setting
-from classnorm_lab.paper.published import PAPER_BENCHMARKS, published, published_table
+from classnorm_lab.paper.published import PAPER_DATASETS, published, published_table
 from classnorm_lab.paper.reproduction import Reproduction
 from classnorm_lab.paper.variants import RIVALS
 from classnorm_lab.paper.verdicts import Finding, Verdict, judge_bounds
@@ -108,17 +108,19 @@ def _machine() -> str:
 
 
 def measure_training_time(reproduction: Reproduction) -> dict[str, Any]:
-    """Time all models on every available benchmark, one after another in one process."""
+    """Time all models on every available dataset, one after another in one process."""
     tasks = {
-        benchmark.name: Stopwatch(
-            benchmark.dataset, reproduction.changes(benchmark, "classnorm", "reference"), reproduction.effort.seeds
+        paper_dataset.name: Stopwatch(
+            paper_dataset.dataset,
+            reproduction.changes(paper_dataset, "classnorm", "reference"),
+            reproduction.effort.seeds,
         )
-        for benchmark in reproduction.available
+        for paper_dataset in reproduction.available
     }
     with stage("training-time") as progress:
         run_tasks(list(tasks.values()), reproduction.runs, Engine(jobs=1), progress)
     return {
-        "settings": [asdict(benchmark.setting) for benchmark in reproduction.benchmarks],
+        "settings": [asdict(paper_dataset.setting) for paper_dataset in reproduction.datasets],
         "times": {
             name: read_json(reproduction.runs / task.name / task.marker, dict[str, Any], "delete it")
             for name, task in tasks.items()
@@ -211,18 +213,18 @@ _RECIPES = ("paper", "literal", "reference")
 
 
 def measure_hyperparameters(reproduction: Reproduction) -> dict[str, Any]:
-    """The settings of the recipes on the available benchmarks."""
+    """The settings of the recipes on the available datasets."""
     return {
-        "settings": [asdict(benchmark.setting) for benchmark in reproduction.available],
+        "settings": [asdict(paper_dataset.setting) for paper_dataset in reproduction.available],
         "recipes": {
-            benchmark.name: {recipe: _recipe(benchmark, recipe) for recipe in _RECIPES}
-            for benchmark in reproduction.available
+            paper_dataset.name: {recipe: _recipe(paper_dataset, recipe) for recipe in _RECIPES}
+            for paper_dataset in reproduction.available
         },
     }
 
 
-def _recipe(benchmark: Benchmark, recipe: str) -> dict[str, float]:
-    config = resolve(benchmark.dataset, "classnorm", recipe)[1].as_dict()
+def _recipe(paper_dataset: PaperDataset, recipe: str) -> dict[str, float]:
+    config = resolve(paper_dataset.dataset, "classnorm", recipe)[1].as_dict()
     return {"layers": config["layers"], **{field: config[field] for field in _FIELDS.values()}}
 
 
@@ -238,9 +240,7 @@ def hyperparameters(data: Mapping[str, Any]) -> Finding:
             published_table("hyperparameters", "In the paper", "setting"),
             Table.of("Recipes here", ["data, recipe", "Hidden layers", *_FIELDS], rows),
         ],
-        verdicts=[
-            _recipe_verdict(s, data["recipes"][s.name]["paper"]) for s in settings if s.paper in PAPER_BENCHMARKS
-        ],
+        verdicts=[_recipe_verdict(s, data["recipes"][s.name]["paper"]) for s in settings if s.paper in PAPER_DATASETS],
         notes=["The recipe “reference” is the authors' released run, which differs from the paper's table."],
         data=dict(data),
     )

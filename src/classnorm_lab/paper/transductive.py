@@ -13,7 +13,7 @@ from classnorm.results.artifact import Table
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import Result
 from classnorm.runs.experiment import Experiment, score
-from classnorm_lab.paper.benchmarks import Benchmark
+from classnorm_lab.paper.datasets import PaperDataset
 from classnorm_lab.paper.measured import Measured, SeedRuns
 from classnorm_lab.paper.reproduction import Reproduction
 
@@ -26,7 +26,7 @@ _BEFORE = "before "
 
 
 def measure_transductive(reproduction: Reproduction, methods: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Train, adapt to the test rows and score, on every available benchmark.
+    """Train, adapt to the test rows and score, on every available dataset.
 
     Args:
         methods: label → method, with its recipe `reference`.
@@ -35,34 +35,34 @@ def measure_transductive(reproduction: Reproduction, methods: Mapping[str, str])
         Runs as `Measured` stores them.
     """
     runs = {
-        (label, benchmark.name): found
-        for benchmark in reproduction.available
+        (label, paper_dataset.name): found
+        for paper_dataset in reproduction.available
         for label, method in methods.items()
-        if (found := _runs(reproduction, benchmark, label, method)) is not None
+        if (found := _runs(reproduction, paper_dataset, label, method)) is not None
     }
     stored: list[dict[str, Any]] = Measured([], runs).as_dict()["runs"]
     return stored
 
 
-def _runs(reproduction: Reproduction, benchmark: Benchmark, label: str, method: str) -> SeedRuns | None:
+def _runs(reproduction: Reproduction, paper_dataset: PaperDataset, label: str, method: str) -> SeedRuns | None:
     """The runs of a method; None if the time is up."""
-    config = reproduction.recipe(benchmark, method, "reference")
-    seeds = reproduction.seeds(benchmark)
-    experiments = [Experiment(benchmark.dataset, method, label, config, seed) for seed in seeds]
+    config = reproduction.recipe(paper_dataset, method, "reference")
+    seeds = reproduction.seeds(paper_dataset)
+    experiments = [Experiment(paper_dataset.dataset, method, label, config, seed) for seed in seeds]
     key = digest(["transductive", *(experiment.key for experiment in experiments)])[:16]
     if key in reproduction.known:
         return reproduction.known[key]
     if reproduction.time_is_up:
         return None
-    results = reproduction.run(f"{benchmark.name}, {label}, transductive", {label: experiments})[label]
-    documents = [_numbers(result, benchmark) for result in results if result is not None]
+    results = reproduction.run(f"{paper_dataset.name}, {label}, transductive", {label: experiments})[label]
+    documents = [_numbers(result, paper_dataset) for result in results if result is not None]
     return SeedRuns({name: [document[name] for document in documents] for name in documents[0]}, key=key)
 
 
-def _numbers(result: Result, benchmark: Benchmark) -> dict[str, float | None]:
+def _numbers(result: Result, paper_dataset: PaperDataset) -> dict[str, float | None]:
     from classnorm.scoring import Scorer  # PyTorch
 
-    data, scorer = benchmark.dataset, Scorer.load(result.folder, "cpu")
+    data, scorer = paper_dataset.dataset, Scorer.load(result.folder, "cpu")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)  # that validation advises against it
         adapted = scorer.adapt(data.view(data.test_rows))
@@ -73,7 +73,7 @@ def _numbers(result: Result, benchmark: Benchmark) -> dict[str, float | None]:
 
 
 def transductive_tables(data: Mapping[str, Any]) -> Sequence[Table]:
-    """A table for each benchmark; none for numbers of earlier versions."""
+    """A table for each paper_dataset; none for numbers of earlier versions."""
     measured = Measured.of({"settings": data["settings"], "runs": data.get("transductive", ())})
     tables = []
     for setting in measured.available:

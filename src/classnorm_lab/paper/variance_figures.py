@@ -21,7 +21,7 @@ from classnorm_lab.diagnoses.variance import (
     variance_tasks,
 )
 from classnorm_lab.paper.figures import (
-    benchmarks_and_apy,
+    datasets_and_apy,
     keyed,
     records,
     run_diagnoses,
@@ -198,16 +198,16 @@ def _feature_plot(boxes: list[Series]) -> Plot:
 def _raw_data(reproduction: Reproduction) -> tuple[list[tuple[str, ZeroShotDataset]], list[str]]:
     """Labels and datasets, with raw attributes if available, and simulated features if features are missing; notes."""
     real, simulated, missing = [], [], []
-    for benchmark in benchmarks_and_apy(reproduction):
-        if not benchmark.missing and benchmark.folder and not benchmark.descriptors:
-            raw = load(benchmark.folder, features=benchmark.features, attributes="original_att")
-            real.append((benchmark.label, raw))
-        elif not benchmark.missing:
-            real.append((benchmark.label, benchmark.dataset))
-        elif benchmark.folder:
-            dataset = simulate(benchmark.folder, attributes="original_att")
-            simulated.append((benchmark.name, dataset.descriptors, (dataset.name, dataset)))
+    for paper_dataset in datasets_and_apy(reproduction):
+        if not paper_dataset.missing and paper_dataset.folder and not paper_dataset.descriptors:
+            raw = load(paper_dataset.folder, features=paper_dataset.features, attributes="original_att")
+            real.append((paper_dataset.label, raw))
+        elif not paper_dataset.missing:
+            real.append((paper_dataset.label, paper_dataset.dataset))
+        elif paper_dataset.folder:
+            dataset = simulate(paper_dataset.folder, attributes="original_att")
+            simulated.append((paper_dataset.name, dataset.descriptors, (dataset.name, dataset)))
         else:
-            missing.append(benchmark.setting.missing)
+            missing.append(paper_dataset.setting.missing)
     kept, repeats = without_repeats(simulated)
     return [*real, *kept], repeats + missing

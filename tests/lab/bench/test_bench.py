@@ -77,7 +77,7 @@ def test_synthetic_data_has_exactly_the_shape(shape):
     assert set(data.labels[data.split.train]) == set(np.flatnonzero(data.seen))
 
 
-def test_the_shapes_are_those_of_the_benchmarks():
+def test_the_shapes_are_those_of_the_papers_datasets():
     # Xian et al. 2018, table 1: seen + unseen classes, attributes, training rows.
     sizes = {shape.name: (shape.seen + shape.unseen, shape.unseen, shape.attributes, shape.rows) for shape in SHAPES}
     assert sizes == {

@@ -181,7 +181,7 @@ def test_the_table_and_its_verdicts_are_printed(classnorm, made, bundle):
     assert outcome.err == ""
 
 
-def test_a_benchmark_that_is_missing_is_announced_on_stderr(classnorm, made, bundle):
+def test_a_dataset_that_is_missing_is_announced_on_stderr(classnorm, made, bundle):
     arguments = [argument for argument in FAST if argument != "--quiet"]
     outcome = classnorm("reproduce", "correlations", "--data", "CUB", bundle, *arguments, "--out", made / "out")
     assert outcome.code == 0

@@ -16,7 +16,7 @@ SIZE = 16
 
 @pytest.fixture(scope="module")
 def pictures(tiny):
-    """The benchmark with an image for each row, whose brightness in nine parts follows its features."""
+    """The dataset with an image for each row, whose brightness in nine parts follows its features."""
     data = tiny.dataset
     parts = data.features[:, :9] / data.features[:, :9].max()
     images = np.kron(parts.reshape(-1, 3, 3), np.ones((1, 6, 6)))[:, :SIZE, :SIZE]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from classnorm.data import save_gbu
-from classnorm_lab.paper.benchmarks import Benchmark, find_benchmarks
+from classnorm_lab.paper.datasets import PaperDataset, find_datasets
 from classnorm_lab.paper.figures import FIGURES, samples
 from classnorm_lab.paper.seen_scales_figure import SCALES
 
@@ -70,7 +70,7 @@ def test_the_best_seen_scale_is_at_the_peak_of_the_mean_curve(reproduction):
 
 
 def test_file_names_do_not_depend_on_the_name_of_the_dataset(reproduce, tiny, tmp_path):
-    odd = Benchmark("../my data", "", "own", loaded=tiny.dataset)
+    odd = PaperDataset("../my data", "", "own", loaded=tiny.dataset)
     for name in ("normality", "histograms"):
         for plot in made(name, reproduce(tmp_path, odd)).plots:
             assert not set("/ .") & set(plot.name)
@@ -86,9 +86,9 @@ def test_the_formula_is_tested_on_gaussians_and_on_the_data(reproduction):
 def test_attributes_suffice_for_attribute_figures(reproduce, tiny, tmp_path):
     save_gbu(tiny.dataset, tmp_path / "data" / "CUB", "hog")
     (tmp_path / "data" / "CUB" / "hog.mat").unlink()
-    benchmarks = find_benchmarks(["CUB", "SUN"], tmp_path / "data", None)
-    assert all(benchmark.missing for benchmark in benchmarks)
-    reproduction = reproduce(tmp_path / "out", *benchmarks, **EFFORT)
+    datasets = find_datasets(["CUB", "SUN"], tmp_path / "data", None)
+    assert all(paper_dataset.missing for paper_dataset in datasets)
+    reproduction = reproduce(tmp_path / "out", *datasets, **EFFORT)
     normality = made("normality", reproduction)
     assert [row[0].text for row in normality.tables[0].body] == ["CUB"]
     assert normality.notes[0].startswith("Raw attributes")
@@ -97,7 +97,7 @@ def test_attributes_suffice_for_attribute_figures(reproduce, tiny, tmp_path):
 
 
 def test_a_figure_without_data_is_empty(reproduce, tmp_path):
-    reproduction = reproduce(tmp_path, *find_benchmarks(["CUB"], None, None))
+    reproduction = reproduce(tmp_path, *find_datasets(["CUB"], None, None))
     for name in ("variance", "seen-scales", "normality"):
         artifact = made(name, reproduction)
         assert artifact.tables[0].body == []
@@ -108,8 +108,8 @@ def test_attributes_that_two_datasets_share_are_counted_once(reproduce, tiny, tm
     for folder in ("AWA1", "AWA2"):
         save_gbu(tiny.dataset, tmp_path / "data" / folder, "hog")
         (tmp_path / "data" / folder / "hog.mat").unlink()
-    benchmarks = find_benchmarks(["AWA1", "AWA2"], tmp_path / "data", None)
-    reproduction = reproduce(tmp_path / "out", *benchmarks, **EFFORT)
+    datasets = find_datasets(["AWA1", "AWA2"], tmp_path / "data", None)
+    reproduction = reproduce(tmp_path / "out", *datasets, **EFFORT)
     artifact, note = made("normality", reproduction), "AWA2 has the attributes of AWA1, so it is counted once."
     assert [verdict.dataset.split(",")[0] for verdict in artifact.verdicts] == ["AWA1"]
     assert note in artifact.notes

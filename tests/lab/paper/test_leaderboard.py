@@ -128,7 +128,7 @@ def test_the_published_order_is_compared_pair_by_pair():
 def test_the_first_trial_is_the_recipe(reproduction, few):
     leaderboard.measure_leaderboard(reproduction)
     search = json.loads((reproduction.folder / "leaderboard" / "searches" / "tiny-ESZSL.json").read_text())
-    recipe = METHODS["eszsl"].recipes["reference"](reproduction.benchmarks[0].dataset)
+    recipe = METHODS["eszsl"].recipes["reference"](reproduction.datasets[0].dataset)
     first = search["trials"][0]["settings"]
     assert first == pytest.approx({name: getattr(recipe, name) for name in first})
 
@@ -181,8 +181,8 @@ def test_numbers_of_earlier_versions_have_no_transductive_table(reproduction, ke
 def test_a_method_whose_final_training_diverges_is_a_row_without_scores(reproduction, few, monkeypatch):
     search = leaderboard._search
 
-    def wild(reproduction, benchmark, entry, *settings):
-        trials, config = search(reproduction, benchmark, entry, *settings)
+    def wild(reproduction, paper_dataset, entry, *settings):
+        trials, config = search(reproduction, paper_dataset, entry, *settings)
         return trials, config.replace(lr=1e30, grad_clip=0.0) if entry.label == "3-layer MLP" else config
 
     monkeypatch.setattr(leaderboard, "_search", wild)

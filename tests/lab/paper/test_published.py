@@ -2,7 +2,7 @@
 
 import pytest
 
-from classnorm_lab.paper.published import PAPER_BENCHMARKS, published, published_columns
+from classnorm_lab.paper.published import PAPER_DATASETS, published, published_columns
 
 SCORED = ("main", "ns-an-cn", "additional", "tricks", "attribute-assumptions", "other-methods")
 MISPRINTS = {("main", "RN", "AWA2"), ("other-methods", "RelationNet (reported)", "AWA2")}
@@ -44,10 +44,10 @@ def test_a_cell_is_as_printed(table, row, column, printed):
 @pytest.mark.parametrize("table", SCORED)
 def test_every_row_has_every_column_and_numbers_in_it(table):
     columns = published_columns(table)
-    assert columns[:12] == [f"{benchmark} {score}" for benchmark in PAPER_BENCHMARKS for score in "USH"]
+    assert columns[:12] == [f"{paper_dataset} {score}" for paper_dataset in PAPER_DATASETS for score in "USH"]
     for row in published(table).values():
         assert list(row.cells) == columns
-        numbers = [row.score(benchmark, score) for benchmark in PAPER_BENCHMARKS for score in "USH"]
+        numbers = [row.score(paper_dataset, score) for paper_dataset in PAPER_DATASETS for score in "USH"]
         assert any(number is not None for number in numbers)
         assert all(number is None or 0 <= number <= 100 for number in numbers)
 
@@ -56,10 +56,10 @@ def test_every_row_has_every_column_and_numbers_in_it(table):
 def test_h_is_the_harmonic_mean_of_u_and_s(table):
     misprints = set()
     for row in published(table).values():
-        for benchmark in PAPER_BENCHMARKS:
-            u, s, h = (row.score(benchmark, score) for score in "USH")
+        for paper_dataset in PAPER_DATASETS:
+            u, s, h = (row.score(paper_dataset, score) for score in "USH")
             if u is None or s is None:
                 assert u is None and s is None
             elif abs(2 * u * s / max(u + s, 1e-9) - h) > 0.15:
-                misprints.add((table, row.label, benchmark))
+                misprints.add((table, row.label, paper_dataset))
     assert misprints == {misprint for misprint in MISPRINTS if misprint[0] == table}

@@ -9,13 +9,13 @@ from classnorm.errors import ClassNormError
 from classnorm.metrics import Calibration, calibrated_scores
 from classnorm.results.run_folder import find_results
 from classnorm.runs.engine import Engine
-from classnorm_lab.paper.benchmarks import Benchmark, find_benchmarks
+from classnorm_lab.paper.datasets import PaperDataset, find_datasets
 from classnorm_lab.paper.measured import Measured
 from classnorm_lab.paper.reproduction import Reproduction, measure
 from classnorm_lab.paper.variants import CN, PROPER_VARIANCE, RELATIONNET, STANDARDIZED, THREE_LAYERS, Variant
 
 
-def test_a_variant_overrides_the_effort_and_the_benchmark(reproduce, tiny, tmp_path):
+def test_a_variant_overrides_the_effort_and_the_dataset(reproduce, tiny, tmp_path):
     reproduction = reproduce(tmp_path, tiny, changes={"epochs": 3, "init": "xavier"})
     variants = (THREE_LAYERS, STANDARDIZED, PROPER_VARIANCE, CN.derive("wide", hidden=32, init="proper"))
     configs = [reproduction.experiment(variant, tiny, 0).config for variant in variants]
@@ -38,8 +38,8 @@ def test_the_share_of_a_published_schedule_counts_the_tasks_of_its_epochs(reprod
     assert runs.numbers["schedule"] == [2 * 10 / (100 * 100)]
 
 
-def test_missing_benchmarks_are_skipped(reproduce, tiny, tmp_path):
-    reproduction = reproduce(tmp_path, *find_benchmarks(["CUB"], None, None), tiny)
+def test_missing_datasets_are_skipped(reproduce, tiny, tmp_path):
+    reproduction = reproduce(tmp_path, *find_datasets(["CUB"], None, None), tiny)
     assert reproduction.available == [tiny]
 
 
@@ -57,10 +57,10 @@ def test_every_variant_is_measured_with_every_seed(reproduce, tiny, tmp_path):
     assert Measured.of(json.loads(json.dumps(measured.as_dict()))) == measured
 
 
-def test_a_benchmark_or_a_variant_may_have_a_single_seed(reproduce, tiny, tmp_path):
+def test_a_dataset_or_a_variant_may_have_a_single_seed(reproduce, tiny, tmp_path):
     reproduction = reproduce(tmp_path, tiny, seeds=3)
     once = replace(tiny, one_seed=True)
-    counts = [len(reproduction.seeds(benchmark, most)) for benchmark in (tiny, once) for most in (None, 2, 5)]
+    counts = [len(reproduction.seeds(paper_dataset, most)) for paper_dataset in (tiny, once) for most in (None, 2, 5)]
     assert counts == [3, 2, 3, 1, 1, 1]
     measured = measure(reproduce(tmp_path, once, seeds=2), "a table", [CN])
     assert [runs.n for runs in measured.runs.values()] == [1]
@@ -123,7 +123,7 @@ def test_data_of_the_authors_have_their_scale(tiny):
     for name, scale in (("AWA1", 0.95), ("SUN", 0.95), ("CUB", 1.0)):
         data = replace(tiny.dataset, provenance=tiny.dataset.provenance | {"benchmark": name})
         if data.benchmark == name:
-            assert Benchmark(name, name, "own", loaded=data).released == Calibration("scale", scale)
+            assert PaperDataset(name, name, "own", loaded=data).released == Calibration("scale", scale)
 
 
 def test_a_share_of_a_schedule_keeps_the_steps_at_which_the_rate_drops(reproduce, tiny, tmp_path):

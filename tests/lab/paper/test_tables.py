@@ -8,7 +8,7 @@ import pytest
 
 from classnorm.data import Split, SyntheticConfig, load, save_bundle, synthetic
 from classnorm.results.artifact import ranks
-from classnorm_lab.paper.benchmarks import Benchmark, find_benchmarks
+from classnorm_lab.paper.datasets import PaperDataset, find_datasets
 from classnorm_lab.paper.measured import SCORINGS
 from classnorm_lab.paper.tables import TABLES, TableSpec, contradictions
 from classnorm_lab.paper.variants import CN, STANDARDIZED, THREE_LAYERS
@@ -28,14 +28,14 @@ def bundle(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def benchmark(bundle):
-    (benchmark,) = find_benchmarks([str(bundle)], None, None)
-    return benchmark
+def paper_dataset(bundle):
+    (paper_dataset,) = find_datasets([str(bundle)], None, None)
+    return paper_dataset
 
 
 @pytest.fixture(scope="module")
-def reproduction(reproduce, benchmark, tmp_path_factory):
-    return reproduce(tmp_path_factory.mktemp("out"), benchmark, find_benchmarks(["CUB"], None, None)[0], **SMALL)
+def reproduction(reproduce, paper_dataset, tmp_path_factory):
+    return reproduce(tmp_path_factory.mktemp("out"), paper_dataset, find_datasets(["CUB"], None, None)[0], **SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_the_header_names_the_features(main):
     assert len(main.tables) == 4
 
 
-def test_a_missing_benchmark_has_a_dash_and_a_note(main):
+def test_a_missing_dataset_has_a_dash_and_a_note(main):
     assert {row[-1].text for row in main.tables[0].body} == {"–"}
     assert "CUB: not measured, its features are missing." in main.notes
     assert all(verdict.dataset == "tiny (simulated)" for verdict in main.verdicts)
@@ -143,9 +143,9 @@ def test_variants_that_two_tables_share_are_trained_once(reproduction, main):
     assert shown["Vanilla MLP +NS +AN +CN"] == known["3-layer MLP + CN"]
 
 
-def test_a_benchmark_of_the_paper_has_a_column_with_the_published_h(reproduce, benchmark, tmp_path):
+def test_a_dataset_of_the_paper_has_a_column_with_the_published_h(reproduce, paper_dataset, tmp_path):
     spec = TableSpec("main", "", "", (CN,), ())
-    named = Benchmark("CUB", "CUB", "hog", loaded=benchmark.dataset)
+    named = PaperDataset("CUB", "CUB", "hog", loaded=paper_dataset.dataset)
     table = made(spec, reproduce(tmp_path, named, **SMALL | {"seeds": 1})).tables[0]
     assert table.header[-1] == "paper: CUB (ResNet-101)"
     assert table.body[0][-1].text == "50.3"
@@ -154,10 +154,10 @@ def test_a_benchmark_of_the_paper_has_a_column_with_the_published_h(reproduce, b
 WILD = THREE_LAYERS.derive("wild", logits="dot", lr=1e30)
 
 
-def test_a_diverged_variant_is_marked_and_scores_zero_in_claims(reproduce, benchmark, tmp_path):
+def test_a_diverged_variant_is_marked_and_scores_zero_in_claims(reproduce, paper_dataset, tmp_path):
     claims = (Claim("tame beats wild", THREE_LAYERS, WILD), Claim("wild beats tame", WILD, THREE_LAYERS))
     spec = TableSpec("main", "", "", (THREE_LAYERS, WILD), claims)
-    artifact = made(spec, reproduce(tmp_path, benchmark, **SMALL))
+    artifact = made(spec, reproduce(tmp_path, paper_dataset, **SMALL))
     tame, wild = artifact.tables[2].body
     assert [cell.text for cell in wild[1:-1]] == ["diverged"] * 8 + ["–"]
     assert "diverged" not in [cell.text for cell in tame]
@@ -171,9 +171,9 @@ def test_a_diverged_variant_is_marked_and_scores_zero_in_claims(reproduce, bench
 def test_data_without_unseen_rows_has_dashes_and_no_verdict(reproduce, bundle, tmp_path):
     data = load(bundle)
     split = Split(data.split.train, data.split.test_seen, data.split.test_unseen[:0])
-    benchmark = Benchmark("seen only", "", "own", loaded=replace(data, split=split))
+    paper_dataset = PaperDataset("seen only", "", "own", loaded=replace(data, split=split))
     spec = TableSpec("main", "", "", (CN, THREE_LAYERS), (Claim("CN helps", CN, THREE_LAYERS),))
-    artifact = made(spec, reproduce(tmp_path, benchmark, **SMALL | {"seeds": 1}))
+    artifact = made(spec, reproduce(tmp_path, paper_dataset, **SMALL | {"seeds": 1}))
     row = artifact.tables[2].body[0]
     assert (row[1].text, row[3].text, row[3].rank) == ("–", "–", None)
     assert float(row[2].text) >= 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from classnorm_lab.paper import training_cost
-from classnorm_lab.paper.benchmarks import find_benchmarks
+from classnorm_lab.paper.datasets import find_datasets
 from classnorm_lab.paper.training_cost import (
     Timed,
     hyperparameters,
@@ -18,7 +18,7 @@ from classnorm_lab.paper.training_cost import (
 
 @pytest.fixture(scope="module")
 def reproduction(reproduce, tiny, tmp_path_factory):
-    return reproduce(tmp_path_factory.mktemp("out"), tiny, find_benchmarks(["CUB"], None, None)[0], seeds=2)
+    return reproduce(tmp_path_factory.mktemp("out"), tiny, find_datasets(["CUB"], None, None)[0], seeds=2)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Benchmarks, the columns of the tables: the paper's datasets, the embedded one, and any others."""
+"""Datasets, the columns of the tables: the paper's datasets, the embedded one, and any others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from classnorm.data.descriptions import with_descriptors
 from classnorm.errors import ConfigError, DataError, unknown_name
 from classnorm.metrics import Calibration
 from classnorm_lab.paper.measured import Setting
-from classnorm_lab.paper.published import PAPER_BENCHMARKS
+from classnorm_lab.paper.published import PAPER_DATASETS
 from classnorm_lab.paper.variants import LIGHT
 
 EMBEDDED = "glyphs-light"
@@ -24,7 +24,7 @@ _RELEASED_SCALES = {"SUN": 0.95, "AWA1": 0.95, "AWA2": 0.95}
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class PaperDataset:
     """A dataset, or a note that it is missing."""
 
     name: str
@@ -69,7 +69,7 @@ class Benchmark:
         if self.missing:
             return Setting(self.name, self.name, missing=f"{self.name}: not measured, its features are missing.")
         dataset = self.name.partition(":")[0]
-        return Setting(self.name, self.label, dataset if dataset in PAPER_BENCHMARKS and not self.descriptors else "")
+        return Setting(self.name, self.label, dataset if dataset in PAPER_DATASETS and not self.descriptors else "")
 
     @property
     def released(self) -> Calibration:
@@ -82,14 +82,14 @@ class Benchmark:
         return self.source if isinstance(self.source, Path) and (self.source / _SPLITS).is_file() else None
 
 
-def find_benchmarks(
+def find_datasets(
     names: Sequence[str],
     data_root: Path | None,
     features: str | None,
     light: Sequence[str] = (),
     one_seed: Sequence[str] = (),
-) -> list[Benchmark]:
-    """Find a benchmark for each name: a dataset of the paper in `data_root`, or any source that `data.load` accepts.
+) -> list[PaperDataset]:
+    """Find a dataset for each name: a dataset of the paper in `data_root`, or any source that `data.load` accepts.
 
     The name of a dataset of the paper may be followed by a feature file and a file of descriptors: ``CUB:resnet50`` or
     ``CUB:resnet50:cub_sentences.npz``. Those in `light` have light MLPs, those in `one_seed` a single seed.
@@ -100,25 +100,25 @@ def find_benchmarks(
             raise unknown_name("dataset", unknown[0], names, f"`{option}` names some of `data`")
     if data_root is not None and not data_root.is_dir():
         raise DataError(f"{data_root}: no such folder; `data_root` holds CUB/att_splits.mat, SUN/att_splits.mat, …")
-    benchmarks = []
+    datasets = []
     for name in dict.fromkeys(names):
-        is_of_paper = name.partition(":")[0] in PAPER_BENCHMARKS
-        found = _paper_benchmark(name, data_root, features) if is_of_paper else _other(name, features)
+        is_of_paper = name.partition(":")[0] in PAPER_DATASETS
+        found = _of_the_paper(name, data_root, features) if is_of_paper else _other(name, features)
         changes = LIGHT if name in light else found.changes
-        benchmarks.append(replace(found, changes=changes, one_seed=name in one_seed))
-    repeated = [name for name, count in Counter(benchmark.name for benchmark in benchmarks).items() if count > 1]
+        datasets.append(replace(found, changes=changes, one_seed=name in one_seed))
+    repeated = [name for name, count in Counter(paper_dataset.name for paper_dataset in datasets).items() if count > 1]
     if repeated:
         raise ConfigError(f"two of the datasets are called {repeated[0]!r}; run them one at a time")
-    return benchmarks
+    return datasets
 
 
-def _other(name: str, features: str | None) -> Benchmark:
+def _other(name: str, features: str | None) -> PaperDataset:
     path = Path(name)
     source = path if path.exists() else name
     if name.startswith(_EMBEDDED):
-        return Benchmark(name, source, changes=LIGHT)
-    benchmark = Benchmark(name, source, _feature_file(path, features) if path.is_dir() else "")
-    return replace(benchmark, name=benchmark.dataset.name, loaded=benchmark.dataset)
+        return PaperDataset(name, source, changes=LIGHT)
+    paper_dataset = PaperDataset(name, source, _feature_file(path, features) if path.is_dir() else "")
+    return replace(paper_dataset, name=paper_dataset.dataset.name, loaded=paper_dataset.dataset)
 
 
 def _feature_file(folder: Path, features: str | None) -> str:
@@ -127,17 +127,19 @@ def _feature_file(folder: Path, features: str | None) -> str:
     return features or (names[0] if names and "res101" not in names else "res101")
 
 
-def _paper_benchmark(name: str, data_root: Path | None, features: str | None) -> Benchmark:
+def _of_the_paper(name: str, data_root: Path | None, features: str | None) -> PaperDataset:
     dataset, own_features, file = (*name.split(":", 2), "", "")[:3]
     descriptors = Path(file) if file else None
     name = ":".join(filter(None, (dataset, own_features, descriptors.stem if descriptors else "")))
     features = own_features or features
     if data_root is None:
         files = f"{{att_splits,{features or 'res101'}}}.mat"
-        return Benchmark(name, name, missing=f"{name}: give `data_root=DIR` with DIR/{dataset}/{files}")
+        return PaperDataset(name, name, missing=f"{name}: give `data_root=DIR` with DIR/{dataset}/{files}")
     folder = data_root / dataset
     features = _feature_file(folder, features)
     files = " and ".join(file for file in (_SPLITS, f"{features}.mat") if not (folder / file).is_file())
     if not files:
-        return Benchmark(name, folder, features, descriptors)
-    return Benchmark(name, folder, missing=f"{name}: put {files} (features and labels in GBU's layout) into {folder}")
+        return PaperDataset(name, folder, features, descriptors)
+    return PaperDataset(
+        name, folder, missing=f"{name}: put {files} (features and labels in GBU's layout) into {folder}"
+    )
