@@ -23,7 +23,7 @@ from hypothesis import settings
 from PIL import Image
 
 from classnorm.cli import main
-from classnorm.data import SyntheticConfig, ZeroShotDataset, save_bundle, synthetic
+from classnorm.data import SyntheticConfig, save_bundle, synthetic
 from classnorm.io.files import digest, write_json
 from classnorm.methods import METHODS
 from classnorm.metrics import Calibration, gzsl_scores, side_scores
@@ -250,15 +250,7 @@ def small_dataset():
 @pytest.fixture(scope="session")
 def seen_only(small_dataset):
     """The rows and classes of `small_dataset` that are seen."""
-    seen = np.flatnonzero(small_dataset.seen)
-    rows = np.flatnonzero(np.isin(small_dataset.labels, seen))
-    return ZeroShotDataset.from_arrays(
-        small_dataset.features[rows],
-        np.searchsorted(seen, small_dataset.labels[rows]),
-        small_dataset.descriptors[seen],
-        [small_dataset.class_names[c] for c in seen],
-        train=np.flatnonzero(np.isin(rows, small_dataset.split.train)),
-    )
+    return small_dataset.restricted(np.flatnonzero(small_dataset.seen))
 
 
 @pytest.fixture(scope="session")

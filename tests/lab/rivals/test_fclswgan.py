@@ -1,10 +1,11 @@
 """f-CLSWGAN: its loss against autograd, generated features, and classes added after training."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from classnorm.data import ZeroShotDataset
 from classnorm.methods import FitContext, resolve
 from classnorm.scoring import Scorer, fit
 from classnorm_lab.rivals.fclswgan import METHOD
@@ -17,22 +18,11 @@ TINY = QUICK | {"hidden": 16, "epochs": 3, "classifier_epochs": 2, "synthesized"
 @pytest.fixture(scope="module")
 def world(small_dataset):
     """The small dataset without 5 of its unseen classes, and those 5 apart: features, labels and descriptors."""
-    whole = small_dataset
-    new = np.flatnonzero(~whole.seen)[:5]
-    known = np.setdiff1d(np.arange(whole.n_classes), new)
-    rows = np.flatnonzero(np.isin(whole.labels, known))
-    part = ZeroShotDataset.from_arrays(
-        whole.features[rows],
-        np.searchsorted(known, whole.labels[rows]),
-        whole.descriptors[known],
-        [whole.class_names[c] for c in known],
-        train=np.flatnonzero(np.isin(rows, whole.split.train)),
-        test_seen=np.flatnonzero(np.isin(rows, whole.split.test_seen)),
-        test_unseen=np.flatnonzero(np.isin(rows, whole.split.test_unseen)),
-    )
-    is_new = np.isin(whole.labels, new)
-    table = {whole.class_names[c]: whole.descriptors[c] for c in new}
-    return part, whole.features[is_new], np.searchsorted(new, whole.labels[is_new]), table
+    new = np.flatnonzero(~small_dataset.seen)[:5]
+    part = small_dataset.restricted(np.setdiff1d(np.arange(small_dataset.n_classes), new))
+    is_new = np.isin(small_dataset.labels, new)
+    table = {small_dataset.class_names[c]: small_dataset.descriptors[c] for c in new}
+    return part, small_dataset.features[is_new], np.searchsorted(new, small_dataset.labels[is_new]), table
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +131,5 @@ def test_without_unseen_classes_the_classifier_has_the_real_rows_alone(seen_only
 def test_a_constant_feature_does_no_harm(world):
     part = world[0]
     features = np.concatenate([part.features, np.full((part.n_rows, 1), 3.0, np.float32)], axis=1)
-    widened = ZeroShotDataset.from_arrays(
-        features, part.labels, part.descriptors, part.class_names, train=part.split.train
-    )
-    scores = fit(widened, "fclswgan", **TINY).scores(features[:20])
+    scores = fit(replace(part, features=features), "fclswgan", **TINY).scores(features[:20])
     assert np.isfinite(scores).all()
