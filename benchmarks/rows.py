@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import torch
 
 from classnorm.data import SyntheticConfig, load, synthesize
 from classnorm.methods import FitContext, FitJob, resolve
+from classnorm.progress import Display, OnProgress, shown_on
 from classnorm.runs.experiment import score
 from classnorm.scoring import fit_calibrated
 from classnorm.training.stored_rows import ShuffledPools
@@ -52,10 +54,15 @@ def measure(method: str, folder: Path) -> dict[str, Any]:
         starts.append(now())
         yield from shuffled(self, number)
 
+    class EpochEnds(Display):
+        def stage(self, name: str) -> AbstractContextManager[OnProgress]:
+            return nullcontext(lambda step: ends.append(now()))
+
     ShuffledPools.epoch = epoch  # type: ignore[method-assign]
     began = now()
     job = FitJob(data, *resolve(data, method, "reference", epochs=epochs, calibration="none"))
-    fitted = fit_calibrated(job, FitContext(torch.device("cpu")), lambda stage: lambda step: ends.append(now()))
+    with shown_on(EpochEnds()):
+        fitted = fit_calibrated(job, FitContext(torch.device("cpu")))
     trained, ended = peak(), now()
     scores = score(fitted.scorer, data)[1]
     cpu, wall = np.median(np.array(ends) - np.array(starts), axis=0)

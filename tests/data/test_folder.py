@@ -145,17 +145,17 @@ def test_other_files_are_never_overwritten(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["notes", "a.txt"]
 
 
-def test_synthesis_is_resumed_and_gives_the_same_dataset(tmp_path):
+def test_synthesis_is_resumed_and_gives_the_same_dataset(tmp_path, watching):
     class Stopped(Exception):
         pass
 
-    def stop(progress):
-        if progress.done > 150:
+    def stop(_, step):
+        if step.done > 150:
             raise Stopped
 
     synthesize(CONFIG, tmp_path / "whole", rows_per_shard=100)
-    with pytest.raises(Stopped):
-        synthesize(CONFIG, tmp_path / "data", rows_per_shard=100, progress=stop)
+    with pytest.raises(Stopped), watching(stop):
+        synthesize(CONFIG, tmp_path / "data", rows_per_shard=100)
     assert [path.name for path in tmp_path.iterdir() if path.name != "whole"] == ["data.parts"]
     with pytest.raises(DataError, match="data: is not complete; run the command that writes it again"):
         load(tmp_path / "data")
@@ -167,9 +167,9 @@ def test_synthesis_is_resumed_and_gives_the_same_dataset(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "whole"]
 
 
-def test_shards_of_other_settings_are_not_resumed_from(tmp_path):
-    with pytest.raises(ZeroDivisionError):
-        synthesize(CONFIG, tmp_path / "data", rows_per_shard=100, progress=lambda progress: 1 // 0)
+def test_shards_of_other_settings_are_not_resumed_from(tmp_path, watching):
+    with pytest.raises(ZeroDivisionError), watching(lambda *_: 1 // 0):
+        synthesize(CONFIG, tmp_path / "data", rows_per_shard=100)
     other = replace(CONFIG, seed=1)
     synthesize(other, tmp_path / "data", rows_per_shard=100)
     synthesize(other, tmp_path / "fresh", rows_per_shard=100)

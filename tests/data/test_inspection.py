@@ -362,9 +362,10 @@ def test_the_blocked_search_finds_what_brute_force_finds(
     np.testing.assert_allclose(cosine, direct, atol=1e-6)
 
 
-def test_the_search_tells_its_progress_up_to_the_end() -> None:
+def test_the_search_tells_its_progress_up_to_the_end(watching: Any) -> None:
     steps: list[Progress] = []
-    inspect(arrays(), progress=steps.append)
+    with watching(lambda _, step: steps.append(step)):
+        inspect(arrays())
     assert steps[-1].done == steps[-1].total > 0
 
 

@@ -167,10 +167,11 @@ def test_two_batches_on_the_same_folders_do_not_run_a_task_twice(dataset, tmp_pa
     assert all((tmp_path / task.name / "log.txt").read_text() == "ran\n" for task in tasks)
 
 
-def test_progress_counts_up_to_all_tasks(dataset, tmp_path):
+def test_progress_counts_up_to_all_tasks(dataset, tmp_path, watching):
     seen = []
     tasks = [Note(dataset, n, seconds=0.4) for n in range(4)]
-    run_tasks(tasks, tmp_path, Engine(jobs=2), lambda step: seen.append((step.done, step.total)))
+    with watching(lambda _, step: seen.append((step.done, step.total))):
+        run_tasks(tasks, tmp_path, Engine(jobs=2))
     assert seen[-1] == (4, 4)
     assert seen == sorted(seen)
     assert len(seen) > 1

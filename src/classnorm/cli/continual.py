@@ -162,8 +162,8 @@ class Continual(SettingsCommand):
 
         first = experiments[0]
         assert first.images is not None and isinstance(first.config, ContinualConfig)
-        with stage("images") as progress:
-            encoder, inputs = first.images.load(first.dataset, first.seed, pick_device(self.training.device), progress)
+        with stage("images"):
+            encoder, inputs = first.images.load(first.dataset, first.seed, pick_device(self.training.device))
         plan = plan_images(first.stream, first.config, encoder.to(inputs.device), inputs)
         runs = f", {len(experiments)} times" if len(experiments) > 1 else ""
         notice(f"plan: {plan}{runs}")
@@ -173,7 +173,7 @@ class Continual(SettingsCommand):
         grid = dataclasses.replace(grid, bias=grid.bias or self.calibrate).without(self.set_values)
         if not grid.names:
             raise ConfigError("--validation-tasks has nothing to choose: all settings of the grid are set")
-        with stage("validation sequence") as progress:
+        with stage("validation sequence"):
             return validated(
                 experiments,
                 out / "validation",
@@ -181,7 +181,6 @@ class Continual(SettingsCommand):
                 score=self.select,
                 validation_tasks=self.validation_tasks,
                 grid=grid,
-                progress=progress,
             )
 
     def _document(

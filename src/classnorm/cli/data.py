@@ -62,8 +62,8 @@ class DataCheck(Command):
     def run(self) -> None:
         dataset = self.dataset.load(self.data, notices=False)
         search = f"comparing {len(dataset.test_rows)} test rows with {len(dataset.split.train)} training rows"
-        with stage(search) if search_cost(dataset) >= _LONG else nullcontext() as progress:
-            inspection = inspect_dataset(dataset, progress=progress)
+        with stage(search) if search_cost(dataset) >= _LONG else nullcontext():
+            inspection = inspect_dataset(dataset)
         inspection = replace(inspection, warnings=tuple(map(as_flags, inspection.warnings)))
         if self.output.json:
             print_json(inspection.as_dict())
@@ -108,8 +108,8 @@ class DataConvert(Command):
         target, dtype = self._checked()
         dataset = self.dataset.load(self.data, notices=False)
         if self.out is not None:
-            with stage("convert") as progress:
-                save_folder(dataset, self.out, dtype, self.rows_per_shard, progress)
+            with stage("convert"):
+                save_folder(dataset, self.out, dtype, self.rows_per_shard)
             dataset = load_folder(self.out)
         elif target.suffix == ".npz":
             save_bundle(dataset, target, dtype)
@@ -194,8 +194,8 @@ class DataMerge(Command):
     output: OutputOptions
 
     def run(self) -> None:
-        with stage("merge") as progress:
-            table = merge(self.parts, self.out, progress)
+        with stage("merge"):
+            table = merge(self.parts, self.out)
         if self.output.json:
             print_json({"target": str(self.out), "parts": len(self.parts), "images": len(table)})
         else:
@@ -251,8 +251,8 @@ class DataSynthesize(Command):
             noise=self.noise,
             seed=self.seed,
         )
-        with stage("synthesize") as progress:
-            synthesize(config, self.out, self.dtype, self.rows_per_shard, progress)
+        with stage("synthesize"):
+            synthesize(config, self.out, self.dtype, self.rows_per_shard)
         dataset = load_folder(self.out)
         if self.output.json:
             print_json({"target": str(self.out), "checksum": dataset.checksum, "sizes": dataset.sizes})

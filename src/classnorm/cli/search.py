@@ -69,15 +69,15 @@ class Search(MethodCommand):
         _, base = resolve(dataset, self.method, self.recipe, **{"calibration": default} | self.set_values)
         space = self._space(base)
         out = self.out or Path("runs") / file_name(dataset.name) / f"{self.method}-search-{self.search.sampler}"
-        with stage("validation fits") as progress:
-            trials, best = search(dataset, self.method, base, space, self.search, out / "fits", self.engine, progress)
+        with stage("validation fits"):
+            trials, best = search(dataset, self.method, base, space, self.search, out / "fits", self.engine)
         write_text(out / "trials.csv", trials_csv(trials))
         with replacing(out / "trials.png") as temporary:
             temporary.write_bytes(png(parallel_coordinates([asdict(trial) for trial in trials])))
         write_recipe(out / "recipe.json", self.method, best)
         experiments = [Experiment(dataset, self.method, "search", best, seed) for seed in range(self.seeds)]
-        with stage("runs of the winner") as progress:
-            failed = run_tasks(experiments, out / "test", self.engine, progress)
+        with stage("runs of the winner"):
+            failed = run_tasks(experiments, out / "test", self.engine)
         if failed:
             raise TrainingError(f"training the winner failed: {next(iter(failed.values())).message}")
         results = [Result.read(out / "test" / experiment.name) for experiment in experiments]

@@ -27,7 +27,7 @@ from classnorm.errors import DataError, OutputError
 from classnorm.io.arrays import Array, read_npy, read_npz, texts
 from classnorm.io.documents import Count, Positive, check_shape, read_json
 from classnorm.io.files import make_folder, replacing, write_json
-from classnorm.progress import OnProgress, Progress
+from classnorm.progress import report
 
 _KEYS = ("labels", "descriptors", "class_names", "train_idx", "test_seen_idx", "test_unseen_idx")
 _OPTIONAL = ("name", "image_files", "is_train", "provenance", "attribute_names")
@@ -200,7 +200,6 @@ def save_folder(
     path: Path,
     dtype: DType | None = None,
     rows_per_shard: int | None = None,
-    progress: OnProgress | None = None,
 ) -> None:
     """Write `dataset` as a folder bundle, with one shard in memory at a time."""
     kind = np.dtype(dtype or dataset.features.dtype)
@@ -208,8 +207,7 @@ def save_folder(
     with FolderWriter(path) as writer:
         for number, rows in enumerate(converted_blocks(dataset.features, kind, len(ranges[0]))):
             writer.write(number, rows)
-            if progress:
-                progress(Progress(ranges[number].stop, dataset.n_rows))
+            report(ranges[number].stop, dataset.n_rows)
         writer.finish(ImageTable.of(dataset), len(ranges))
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from classnorm.data.dataset import ZeroShotDataset
 from classnorm.data.inspection_facts import SHOWN, Doubles, counted, row_norms
 from classnorm.data.row_store import Features, IntArray, RowView, row_blocks
-from classnorm.progress import OnProgress, Progress
+from classnorm.progress import report
 
 MOST_OPERATIONS = 2e13  # of the search for near-duplicates; takes about five minutes on one core
 
@@ -50,9 +50,7 @@ class DuplicateFacts:
     first_contradictions: tuple[RowPair, ...]
 
 
-def duplicate_facts(
-    dataset: ZeroShotDataset, near: float, most_operations: float, progress: OnProgress | None
-) -> DuplicateFacts:
+def duplicate_facts(dataset: ZeroShotDataset, near: float, most_operations: float) -> DuplicateFacts:
     """Find test rows that (nearly) equal a training row, and equal training rows with different labels."""
     train, test = np.sort(dataset.split.train), np.sort(dataset.test_rows)
     groups = _Groups(dataset.features, train)
@@ -64,7 +62,7 @@ def duplicate_facts(
     if share < 1.0:
         count = max(1, int(share * len(test)))
         compared = np.sort(np.random.default_rng(0).choice(test, count, replace=False))
-    nearest, cosine = nearest_rows(dataset.features, compared, train, progress)
+    nearest, cosine = nearest_rows(dataset.features, compared, train)
     distance = np.maximum(0.0, 1.0 - cosine)
     pairs = {
         row: _pair(dataset, row, other, apart, exact=False)
@@ -165,9 +163,7 @@ def search_cost(dataset: ZeroShotDataset) -> float:
     return 2.0 * len(dataset.test_rows) * len(dataset.split.train) * dataset.d_z
 
 
-def nearest_rows(
-    features: Features, queries: IntArray, references: IntArray, progress: OnProgress | None = None
-) -> tuple[IntArray, Doubles]:
+def nearest_rows(features: Features, queries: IntArray, references: IntArray) -> tuple[IntArray, Doubles]:
     """Find for each query row the reference row with the largest cosine, and that cosine in float64.
 
     Between reference rows that are equally near up to float32 rounding, the choice is arbitrary. The cosine of all-zero
@@ -190,8 +186,7 @@ def nearest_rows(
             better = value > best[part]
             best[part][better], nearest[part][better] = value[better], block[index[better]]
             done += cosine.size
-            if progress is not None:
-                progress(Progress(done, total))
+            report(done, total)
     cosines = np.zeros(len(queries))
     for start in range(0, len(queries), 512):
         part = slice(start, start + 512)

@@ -16,7 +16,7 @@ from classnorm.errors import ClassNormError, DataError, OutputError, unknown_nam
 from classnorm.io.documents import Count, read_json
 from classnorm.io.files import cache_folder, locked, make_folder, write_json
 from classnorm.io.unpacking import unpack
-from classnorm.progress import OnProgress, Progress, stage
+from classnorm.progress import report, stage
 
 _MARKER = "fetched.json"
 _GB = 1 << 30
@@ -128,13 +128,13 @@ def _fetch(source: Source, work: Path, mirrors: Sequence[str]) -> Fetched:
     """Download, check and unpack to `work / "unpacked"`."""
     import pooch
 
-    with stage(f"download {source.archive}") as progress:
-        url = _first_that_works(source, work, mirrors, progress)
+    with stage(f"download {source.archive}"):
+        url = _first_that_works(source, work, mirrors)
     archive, unpacked = work / source.archive, work / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
     try:
-        with stage(f"unpack {source.archive}") as progress:
-            files, size = unpack(archive, unpacked, most=source.most_unpacked, progress=progress)
+        with stage(f"unpack {source.archive}"):
+            files, size = unpack(archive, unpacked, most=source.most_unpacked)
         missing = [file for file in source.content if not (unpacked / file).is_file()]
         if missing:
             raise DataError(
@@ -150,12 +150,12 @@ def _fetch(source: Source, work: Path, mirrors: Sequence[str]) -> Fetched:
     return fetched
 
 
-def _first_that_works(source: Source, work: Path, mirrors: Sequence[str], progress: OnProgress | None) -> str:
+def _first_that_works(source: Source, work: Path, mirrors: Sequence[str]) -> str:
     """Download the archive to `work` from the first address that has it."""
     problems = []
     for url in (*mirrors, *source.urls):
         try:
-            _retrieve(source, url, work, progress)
+            _retrieve(source, url, work)
             return url
         except DataError as problem:
             problems.append(str(problem))
@@ -165,7 +165,7 @@ def _first_that_works(source: Source, work: Path, mirrors: Sequence[str], progre
     raise DataError(f"cannot fetch {source.archive}: {'; '.join(problems)}; {remedy}")
 
 
-def _retrieve(source: Source, url: str, work: Path, progress: OnProgress | None) -> None:
+def _retrieve(source: Source, url: str, work: Path) -> None:
     """Download the archive and compare its checksum; a part that was continued and does not fit is fetched anew."""
     import pooch
 
@@ -174,7 +174,7 @@ def _retrieve(source: Source, url: str, work: Path, progress: OnProgress | None)
     for continued in (part.is_file(), False):
 
         def receive(url: str, output: str, _: object) -> None:
-            download(url, part, most=source.most, anyway=known is not None, progress=progress)
+            download(url, part, most=source.most, anyway=known is not None)
             part.replace(output)
 
         try:
@@ -235,7 +235,7 @@ def shown_host(url: str) -> str:
     return urlsplit(url).hostname or url
 
 
-def download(url: str, part: Path, *, most: int, anyway: bool = False, progress: OnProgress | None = None) -> None:
+def download(url: str, part: Path, *, most: int, anyway: bool = False) -> None:
     """Write the file at `url` to `part`, which may hold its beginning.
 
     A beginning is continued if the server says that the file is still the same.
@@ -243,14 +243,13 @@ def download(url: str, part: Path, *, most: int, anyway: bool = False, progress:
     Args:
         most: bytes that the file may have.
         anyway: continue also a beginning from another address or without a validator: the caller checks the whole.
-        progress: called with MB received.
     """
     _check_address(url)
     failures = 0
     while True:
         before = _size(part)
         try:
-            _receive(url, part, most, anyway, progress)
+            _receive(url, part, most, anyway)
             return
         except _UnstableError as error:
             failures = 1 if _size(part) > before else failures + 1
@@ -270,7 +269,7 @@ def _check_address(url: str) -> None:
         raise DataError(f"{url}: not an address like https://example.org/archive.zip")
 
 
-def _receive(url: str, part: Path, most: int, anyway: bool, progress: OnProgress | None) -> None:
+def _receive(url: str, part: Path, most: int, anyway: bool) -> None:
     """One connection, from the bytes that are there to the end of the file."""
     import requests
 
@@ -290,13 +289,11 @@ def _receive(url: str, part: Path, most: int, anyway: bool, progress: OnProgress
                 if received > most:
                     raise DataError(f"{shown_host(url)}: sends more than {most / _MB:.0f} MB, more than the file has")
                 file.write(block)
-                if progress is not None:
-                    total = most if length is None else start + length
-                    progress(Progress(received // _MB, total // _MB + 1, "MB"))
+                total = most if length is None else start + length
+                report(received // _MB, total // _MB + 1, "MB")
     if length is not None and received < start + length:
         raise _UnstableError("the connection broke")
-    if progress is not None:
-        progress(Progress(received // _MB + 1, received // _MB + 1, "MB"))
+    report(received // _MB + 1, received // _MB + 1, "MB")
 
 
 def _range(url: str, part: Path, anyway: bool) -> dict[str, str]:

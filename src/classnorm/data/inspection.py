@@ -31,7 +31,6 @@ from classnorm.data.inspection_facts import (
     leak_warnings,
 )
 from classnorm.data.row_store import RowStore
-from classnorm.progress import OnProgress
 
 Readiness = Literal["ready to train", "usable, with warnings"]
 
@@ -66,14 +65,12 @@ def inspect_dataset(
     *,
     near: float = NEAR,
     most_operations: float = MOST_OPERATIONS,
-    progress: OnProgress | None = None,
 ) -> Inspection:
     """Inspect features, classes, attributes, duplicates and leaks.
 
     Args:
         near: cosine distance below which a test row is a near-duplicate of a training row.
         most_operations: cost limit of the search for duplicates; above it, only a sample of test rows is compared.
-        progress: called with the progress of that search.
 
     >>> import numpy as np
     >>> data = ZeroShotDataset.from_arrays(
@@ -86,7 +83,7 @@ def inspect_dataset(
     if isinstance(dataset.features, RowStore):
         dataset.features.verify()
     features, classes, attributes = feature_facts(dataset.features), class_facts(dataset), attribute_facts(dataset)
-    duplicates, leaks = duplicate_facts(dataset, near, most_operations, progress), leak_facts(dataset)
+    duplicates, leaks = duplicate_facts(dataset, near, most_operations), leak_facts(dataset)
     warnings = (
         *dataset.notices,
         *feature_warnings(features, dataset.d_z),

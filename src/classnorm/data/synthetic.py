@@ -20,7 +20,7 @@ from classnorm.data.row_store import DType, FloatArray, IntArray
 from classnorm.data.xlsa17 import AttributesKey, read_splits
 from classnorm.errors import ConfigError, unknown_name
 from classnorm.io.files import digest
-from classnorm.progress import OnProgress, Progress
+from classnorm.progress import report
 from classnorm.settings import check_seed
 
 _PIECE = 4096  # rows drawn at a time
@@ -93,7 +93,6 @@ def synthesize(
     path: Path,
     dtype: DType = "float16",
     rows_per_shard: int | None = None,
-    progress: OnProgress | None = None,
 ) -> None:
     """Write a dataset like `synthetic`, of any number of rows, as a folder bundle. The same call resumes.
 
@@ -110,8 +109,7 @@ def synthesize(
                 # A piece at a time: random numbers are in float32.
                 pieces = np.array_split(labels[rows.start : rows.stop], -(-len(rows) // _PIECE))
                 writer.write(number, np.concatenate([_rows(config, means, p, own).astype(dtype) for p in pieces]))
-            if progress:
-                progress(Progress(rows.stop, config.rows))
+            report(rows.stop, config.rows)
         writer.finish(_table(config, descriptors, generator), len(ranges))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from classnorm.errors import DataError
-from classnorm.progress import OnProgress, Progress
+from classnorm.progress import report
 
 _BLOCK = 1 << 20
 _HEADER = 1 << 24  # bytes that are read at once: more than any header of an archive has
@@ -24,12 +24,11 @@ _MB = 1 << 20
 _NO_NAME = re.compile(r"[\x00-\x1f\x7f:\\]")
 
 
-def unpack(archive: Path, target: Path, *, most: int, progress: OnProgress | None = None) -> tuple[int, int]:
+def unpack(archive: Path, target: Path, *, most: int) -> tuple[int, int]:
     """Unpack a zip or gzipped tar file into the empty folder `target`.
 
     Args:
         most: bytes that all files together may have.
-        progress: called with MB written.
 
     Returns:
         How many files were written, and how many bytes.
@@ -56,8 +55,7 @@ def unpack(archive: Path, target: Path, *, most: int, progress: OnProgress | Non
                     if written > most:
                         raise DataError(f"{archive.name}: unpacks to more than {most >> 20} MB, more than is plausible")
                     copy.write(block)
-            if progress is not None:
-                progress(Progress(written // _MB, most // _MB, "MB"))
+            report(written // _MB, most // _MB, "MB")
     return files, written
 
 

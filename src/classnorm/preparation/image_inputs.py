@@ -20,7 +20,7 @@ from classnorm.encoders.encoder import Encoder
 from classnorm.encoders.preprocessing import Pixels, Preprocessing
 from classnorm.errors import ConfigError, DataError
 from classnorm.io.files import digest, replacing
-from classnorm.progress import OnProgress, Progress
+from classnorm.progress import report
 
 
 class ImageInputs:
@@ -129,28 +129,24 @@ class BlockOutputs:
         cache: folder of the file, which is written once.
     """
 
-    def __init__(
-        self, images: ImageInputs, frozen: nn.Module, key: str, cache: Path, progress: OnProgress | None = None
-    ) -> None:
+    def __init__(self, images: ImageInputs, frozen: nn.Module, key: str, cache: Path) -> None:
         self.device, self.size = images.device, images.size
         path = cache / f"blocks-{hashlib.sha256(key.encode()).hexdigest()[:24]}.npy"
         if not path.is_file():
             with replacing(path) as temporary:
-                self._compute(images, frozen, temporary, progress)
+                self._compute(images, frozen, temporary)
         self.outputs = np.load(path, mmap_mode="r", allow_pickle=False)  # [n, 2, channels, height, width]
 
     @classmethod
-    def of(
-        cls, images: ImageInputs, encoder: Encoder, n: int, cache: Path, progress: OnProgress | None = None
-    ) -> tuple[LaterBlocks, BlockOutputs]:
+    def of(cls, images: ImageInputs, encoder: Encoder, n: int, cache: Path) -> tuple[LaterBlocks, BlockOutputs]:
         """The later blocks of an encoder, and their inputs."""
         frozen, later = split_encoder(encoder, n)
         key = digest([images.key, encoder.record()["sha256"], n])
-        return later, cls(images, frozen.to(images.device), key, cache, progress)
+        return later, cls(images, frozen.to(images.device), key, cache)
 
     @staticmethod
     @torch.inference_mode()
-    def _compute(images: ImageInputs, frozen: nn.Module, path: Path, progress: OnProgress | None) -> None:
+    def _compute(images: ImageInputs, frozen: nn.Module, path: Path) -> None:
         shape = tuple(frozen(images.batch(torch.zeros(1, dtype=torch.int64))).shape[1:])
         outputs = np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=(len(images), 2, *shape))
         for rows in torch.split(torch.arange(len(images)), _BATCH):
@@ -158,8 +154,7 @@ class BlockOutputs:
             for side, batch in enumerate((pixels, pixels.flip(-1))):
                 made = frozen(batch).clamp(-_LARGEST, _LARGEST).to(torch.float16)
                 outputs[rows[0] : rows[-1] + 1, side] = made.cpu().contiguous().numpy()
-            if progress:
-                progress(Progress(int(rows[-1]) + 1, len(images), "frozen blocks"))
+            report(int(rows[-1]) + 1, len(images), "frozen blocks")
         outputs.flush()
 
     def __len__(self) -> int:

@@ -29,7 +29,7 @@ from classnorm.errors import ConfigError, DataError
 from classnorm.io.arrays import texts
 from classnorm.io.files import digest
 from classnorm.preparation.dataset import SplitSettings, with_split
-from classnorm.progress import OnProgress, Progress
+from classnorm.progress import report
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class PartOf:
 _COMMON = {"images": "list of images", "encoder": "encoder", "split": "split settings", "of": "number of parts"}
 
 
-def merge(paths: Sequence[Path], out: Path, progress: OnProgress | None = None) -> ImageTable:
+def merge(paths: Sequence[Path], out: Path) -> ImageTable:
     """Join the parts that `extract` wrote to the folder bundle `out`; return its table.
 
     The parts may be given in any order. They must be all parts of one extraction, each once.
@@ -90,8 +90,7 @@ def merge(paths: Sequence[Path], out: Path, progress: OnProgress | None = None) 
         for number, rows in enumerate(chain.from_iterable(map(shards_of, ordered))):
             writer.write(number, rows)
             done += len(rows)
-            if progress:
-                progress(Progress(done, len(table)))
+            report(done, len(table))
         writer.finish(table, number + 1)
     return table
 

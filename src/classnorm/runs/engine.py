@@ -39,7 +39,7 @@ from classnorm.errors import ClassNormError, ConfigError, DivergedError
 from classnorm.io.arrays import read_npy, write_npy
 from classnorm.io.documents import read_json
 from classnorm.io.files import locked_folder, make_folder, replacing, write_json
-from classnorm.progress import Display, OnProgress, Progress, shown_on
+from classnorm.progress import Display, Progress, shown_on, watcher
 from classnorm.registry import LoadedPlugins
 from classnorm.results.run_folder import is_finished
 
@@ -220,7 +220,6 @@ def run_tasks(
     tasks: Sequence[Task],
     root: Path,
     engine: Engine,
-    progress: OnProgress | None = None,
     *,
     repeat_diverged: bool = True,
 ) -> dict[str, Failure]:
@@ -237,7 +236,7 @@ def run_tasks(
     pending = [task for task in tasks if not is_finished(root / task.name, task.marker)]
     for task in pending:
         (root / task.name / ERROR).unlink(missing_ok=True)
-    with _watched(tasks, root, progress):
+    with _watched(tasks, root):
         while pending:
             before = len(pending)
             engine.run(pending, root)
@@ -317,27 +316,27 @@ def _record(folder: Path, failed: Failure, trace: str = "") -> None:
 
 
 @contextmanager
-def _watched(tasks: Sequence[Task], root: Path, progress: OnProgress | None) -> Iterator[None]:
+def _watched(tasks: Sequence[Task], root: Path) -> Iterator[None]:
     """Report the number of ended tasks while the batch runs, from their folders."""
-    if progress is None:
+    if (on_progress := watcher()) is None:
         yield
         return
     stop = threading.Event()
 
     def count() -> None:
-        progress(Progress(sum(_ended(task, root) for task in tasks), len(tasks)))
+        on_progress(Progress(sum(_ended(task, root) for task in tasks), len(tasks)))
 
     def watch() -> None:
         while not stop.wait(0.5):
             count()
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
     try:
         yield
     finally:
         stop.set()
-        watcher.join()
+        thread.join()
         count()
 
 

@@ -28,7 +28,7 @@ from classnorm.methods import Choice, FitContext, FitJob, MethodConfig, Range, S
 from classnorm.methods.method import VALIDATED
 from classnorm.methods.space import grid
 from classnorm.metrics import Calibration, SideScores, calibrated_scores, choose_calibration
-from classnorm.progress import OnProgress, Progress
+from classnorm.progress import Progress, reported_as
 from classnorm.results.run_folder import write_arrays
 from classnorm.runs.engine import Engine, run_tasks
 from classnorm.settings import check_seed
@@ -141,7 +141,6 @@ class _Rounds:
     config: SearchConfig
     root: Path
     engine: Engine
-    progress: OnProgress | None
     total: int
     done: int = 0
     seconds: float = 0.0
@@ -160,8 +159,8 @@ class _Rounds:
                 fits[number] = [
                     ValidationTask(self.dataset, self.method, config, self.config.seed, split) for split in splits
                 ]
-        report = self._report if self.progress else None
-        failed = run_tasks([fit for group in fits.values() for fit in group], self.root, self.engine, report)
+        with reported_as(self._of_all):
+            failed = run_tasks([fit for group in fits.values() for fit in group], self.root, self.engine)
         self.done += len(candidates) * len(splits)
         self.seconds += sum(fit.seconds(self.root) for group in fits.values() for fit in group)
         for number, group in fits.items():
@@ -172,10 +171,9 @@ class _Rounds:
                 sides.setdefault(number, []).extend(fit.sides(self.root) for fit in group)
         return errors
 
-    def _report(self, batch: Progress) -> None:
-        """Report the progress of a batch as progress of the search."""
-        assert self.progress is not None
-        self.progress(Progress(self.done + batch.done, self.total))
+    def _of_all(self, batch: Progress) -> Progress:
+        """The progress of a batch as progress of the search."""
+        return Progress(self.done + batch.done, self.total)
 
     def score(self, sides: Sequence[SideScores]) -> tuple[Calibration, float]:
         if self.base.calibration in VALIDATED:
@@ -199,7 +197,6 @@ def search(
     config: SearchConfig,
     root: Path,
     engine: Engine,
-    progress: OnProgress | None = None,
 ) -> tuple[list[Trial], MethodConfig]:
     """All trials, and the winning config with its calibration.
 
@@ -207,12 +204,11 @@ def search(
         base: settings outside `space`. Its `calibration` is what each trial chooses from, its `validation` the kind of
             split.
         root: folder of the tasks.
-        progress: called with the number of finished fits and the maximum number of fits.
     """
     if not space:
         raise ConfigError("nothing to search over; name settings in `space`")
     n_trials = len(grid(space)) if config.sampler == "grid" else config.trials
-    rounds = _Rounds(dataset, method, base, config, root, engine, progress, n_trials * config.splits)
+    rounds = _Rounds(dataset, method, base, config, root, engine, n_trials * config.splits)
     (_grid if config.sampler == "grid" else _tpe)(rounds, space)
     complete = [trial for trial in rounds.trials if trial.state == "complete" and trial.harmonic is not None]
     if not complete:

@@ -19,7 +19,7 @@ from classnorm.encoders import load_encoder
 from classnorm.errors import DataError
 from classnorm.io.files import cache_folder, digest, make_folder
 from classnorm.metrics import calibration_curves, continual_scores, side_scores
-from classnorm.progress import OnProgress, watcher
+from classnorm.progress import watcher
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import STATE
 from classnorm.runs.job import Execution, Job, Outcome
@@ -53,7 +53,7 @@ class ImageMode:
     """Number of early blocks of the encoder that are not trained; their outputs are computed once."""
 
     def load(
-        self, dataset: ZeroShotDataset, seed: int, device: torch.device, progress: OnProgress | None = None
+        self, dataset: ZeroShotDataset, seed: int, device: torch.device
     ) -> tuple[nn.Module, ImageInputs | BlockOutputs]:
         """The part of the encoder that is trained, initialized by the seed if not pretrained, and its inputs: decoded
         images, or the outputs of the frozen blocks."""
@@ -75,7 +75,7 @@ class ImageMode:
             images = ImageInputs(dataset.images, encoder.preprocessing, device=device)
         if not self.freeze_blocks:
             return encoder.module, images
-        return BlockOutputs.of(images, encoder, self.freeze_blocks, cache_folder(), progress)
+        return BlockOutputs.of(images, encoder, self.freeze_blocks, cache_folder())
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -130,9 +130,9 @@ class ContinualExperiment(Job):
     def compute(self, checkpoint: Path, execution: Execution) -> Outcome:
         from classnorm.continual import run_stream  # PyTorch
 
-        device, progress = pick_device(execution.device), watcher()
+        device = pick_device(execution.device)
         mode = self.images
-        encoder, inputs = mode.load(self.dataset, self.seed, device, progress) if mode else (None, None)
+        encoder, inputs = mode.load(self.dataset, self.seed, device) if mode else (None, None)
         found = run_stream(
             self.stream,
             self.strategy,
@@ -141,7 +141,7 @@ class ContinualExperiment(Job):
             device=device,
             folder=make_folder(checkpoint),
             resume=execution.resume,
-            progress=progress,
+            progress=watcher(),
             encoder=encoder,
             inputs=inputs,
         )

@@ -15,7 +15,6 @@ import numpy as np
 from classnorm.continual import Grid, TaskStream
 from classnorm.continual.strategies import strategy_named
 from classnorm.errors import ConfigError, TrainingError
-from classnorm.progress import OnProgress
 from classnorm.results.run_folder import Result
 from classnorm.runs.engine import Engine, run_tasks
 from classnorm.runs.streams import BIASES, ContinualExperiment
@@ -97,7 +96,6 @@ def validated(
     score: Selection = "mAUC",
     validation_tasks: int = VALIDATION_TASKS,
     grid: Grid | None = None,
-    progress: OnProgress | None = None,
 ) -> list[Chosen]:
     """Choose the settings of each experiment on its first tasks, for the remaining tasks.
 
@@ -113,13 +111,13 @@ def validated(
             )
         start = replace(experiment, part=(0, validation_tasks))
         trials.append([_changed(start, point) for point in candidates.points()])
-    best = _best(trials, folder, engine, score, progress)
+    best = _best(trials, folder, engine, score)
     if any(candidates.refined for candidates in grids):
         for group, candidates, winner in zip(trials, grids, best, strict=True):
             for name in candidates.refined:
                 value = getattr(winner.config, name)
                 group += [_changed(winner, {name: float(f"{v:.3g}")}) for v in (value / _STEP, value * _STEP)]
-        best = _best(trials, folder, engine, score, progress)
+        best = _best(trials, folder, engine, score)
     curves = [Result.read(folder / winner.name).document["bias_curve"] for winner in best]
     return [_chosen(*choice, score) for choice in zip(best, trials, grids, curves, strict=True)]
 
@@ -133,10 +131,9 @@ def _best(
     folder: Path,
     engine: Engine,
     score: Selection,
-    progress: OnProgress | None,
 ) -> list[ContinualExperiment]:
     """The winner of each group, without the trials that failed."""
-    failed = run_tasks([trial for group in trials for trial in group], folder, engine, progress, repeat_diverged=False)
+    failed = run_tasks([trial for group in trials for trial in group], folder, engine, repeat_diverged=False)
     best = []
     for group in trials:
         finished = [trial for trial in group if trial.name not in failed]

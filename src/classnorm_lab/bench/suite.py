@@ -83,8 +83,8 @@ def _shapes(settings: BenchSettings, context: FitContext) -> dict[str, Any]:
         if settings.quick:
             shape = replace(shape, rows=_QUICK_ROWS)
         dataset, data = find_dataset(shape, settings.features_dim, settings.data_root)
-        with stage(f"{shape.name} shape") as progress:
-            training, model = measure_training(dataset, settings.repeats, context, progress)
+        with stage(f"{shape.name} shape"):
+            training, model = measure_training(dataset, settings.repeats, context)
         document = {
             "data": data,
             "rows": len(dataset.split.train),

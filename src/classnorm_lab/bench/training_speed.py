@@ -14,7 +14,7 @@ import torch
 from classnorm.data import ZeroShotDataset
 from classnorm.methods import ClassNormConfig, FitContext, ZeroShotModel, resolve
 from classnorm.methods.method import Fit
-from classnorm.progress import OnProgress, Progress
+from classnorm.progress import report
 from classnorm.training import Stage, stage_seconds
 from classnorm_lab.bench import textbook
 from classnorm_lab.bench.measures import measured
@@ -91,7 +91,7 @@ def _one_epoch(
 
 
 def measure_training(
-    dataset: ZeroShotDataset, repeats: int, context: FitContext, progress: OnProgress | None = None
+    dataset: ZeroShotDataset, repeats: int, context: FitContext
 ) -> tuple[dict[str, Any], ZeroShotModel]:
     """Speed, memory and stages of both loops, and our model after one epoch.
 
@@ -121,8 +121,7 @@ def measure_training(
         ours.append(epoch)
         quick.append(_one_epoch(method.fit, dataset, fast.replace(epochs=1), context)[0])
         plain.append(_one_epoch(textbook.fit, dataset, config, context)[0])
-        if progress:
-            progress(Progress(i + 1, repeats + 1))
+        report(i + 1, repeats + 1)
     products, ours, quick, plain = products[1:], ours[1:], quick[1:], plain[1:]
     speedups = [b.training(epochs) / a.training(epochs) for a, b in zip(ours, plain, strict=True)]
     fast_speedups = [b.training(epochs) / a.training(fast.epochs) for a, b in zip(quick, plain, strict=True)]

@@ -72,8 +72,8 @@ class Options(Command):
         print(f"plots: {', '.join(str(out / f'{plot.name}.png') for plot in plots)}")
 
     def _measure(self, kind: str, tasks: Mapping[Key, Diagnosis], folder: Path, jobs: int) -> dict[Key, Any]:
-        with stage(kind) as progress:
-            return diagnose(tasks, folder, Engine(jobs=jobs), progress)
+        with stage(kind):
+            return diagnose(tasks, folder, Engine(jobs=jobs))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,6 @@ from classnorm.errors import TrainingError
 from classnorm.io.documents import read_json
 from classnorm.io.files import digest, write_json
 from classnorm.methods.settings.classnorm import ClassNormConfig
-from classnorm.progress import OnProgress
 from classnorm.report.draw import COLORS
 from classnorm.results.artifact import Series
 from classnorm.runs.engine import Engine, run_tasks
@@ -64,11 +63,9 @@ class Diagnosis:
 Key = TypeVar("Key")
 
 
-def diagnose(
-    tasks: Mapping[Key, Diagnosis], root: Path, engine: Engine, progress: OnProgress | None = None
-) -> dict[Key, Any]:
+def diagnose(tasks: Mapping[Key, Diagnosis], root: Path, engine: Engine) -> dict[Key, Any]:
     """Run the unfinished diagnoses in folders below `root`, and return the numbers of all."""
-    failed = run_tasks(list(tasks.values()), root, engine, progress, repeat_diverged=False)
+    failed = run_tasks(list(tasks.values()), root, engine, repeat_diverged=False)
     for task in tasks.values():
         if task.name in failed:
             raise TrainingError(f"{task.kind}: {failed[task.name].message}")

@@ -154,10 +154,8 @@ def _run(
     chosen: list[Chosen] = []
     if protocol != "fixed":
         grid = paper_grid(arm.strategy) if protocol == "paper" else default_grid(arm.strategy)
-        with progress.stage(stage) as on_progress:
-            chosen = validated(
-                experiments, reproduction.runs, reproduction.engine, score=score, grid=grid, progress=on_progress
-            )
+        with progress.stage(stage):
+            chosen = validated(experiments, reproduction.runs, reproduction.engine, score=score, grid=grid)
         experiments = [choice.experiment for choice in chosen]
     results = reproduction.run(stage, {arm.label: experiments})[arm.label]
     return Streams([result for result in results if result is not None], chosen)

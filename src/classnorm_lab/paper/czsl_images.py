@@ -132,8 +132,8 @@ def _plan(reproduction: Reproduction, dataset: ZeroShotDataset, arms: Sequence[I
     from classnorm.runs.image_plan import plan_images
 
     assert reproduction.images is not None
-    with progress.stage("images") as on_progress:
-        encoder, inputs = reproduction.images.load(dataset, 0, torch.device("cpu"), on_progress)
+    with progress.stage("images"):
+        encoder, inputs = reproduction.images.load(dataset, 0, torch.device("cpu"))
     trials = len(_RATES.points()) + len(_NORMS.points()) - 1  # one of the latter is among the former
     seconds = 0.0
     for arm in arms:
@@ -172,8 +172,8 @@ def _run(reproduction: Reproduction, name: str, dataset: ZeroShotDataset, arm: I
 def _choose(
     reproduction: Reproduction, stage: str, experiments: Sequence[ContinualExperiment], grid: Grid
 ) -> list[Chosen]:
-    with progress.stage(stage) as on_progress:
-        return validated(experiments, reproduction.runs, reproduction.engine, grid=grid, progress=on_progress)
+    with progress.stage(stage):
+        return validated(experiments, reproduction.runs, reproduction.engine, grid=grid)
 
 
 def _choose_joint(reproduction: Reproduction, stage: str, experiments: Sequence[ContinualExperiment]) -> list[Chosen]:
@@ -218,8 +218,8 @@ def _frozen_features(reproduction: Reproduction, dataset: ZeroShotDataset, size:
     mode = reproduction.images if size is None else replace(reproduction.images, size=size, freeze_blocks=0)
 
     def compute() -> npt.NDArray[np.float32]:
-        with progress.stage("images") as on_progress:
-            encoder, inputs = mode.load(dataset, 0, torch.device("cpu"), on_progress)
+        with progress.stage("images"):
+            encoder, inputs = mode.load(dataset, 0, torch.device("cpu"))
         return _features(encoder, inputs)
 
     return _kept(reproduction.folder / f"features-{digest([dataset.checksum, 'frozen', mode.key()])[:16]}.npy", compute)
@@ -234,7 +234,7 @@ def _adapted_features(reproduction: Reproduction, experiment: ContinualExperimen
     def compute() -> npt.NDArray[np.float32]:
         assert experiment.images is not None
         encoder, inputs = experiment.images.load(experiment.dataset, experiment.seed, torch.device("cpu"))
-        with progress.stage("adapting the encoder") as on_progress:
+        with progress.stage("adapting the encoder"):
             outcome = run_stream(
                 experiment.stream,
                 experiment.strategy,
@@ -242,7 +242,7 @@ def _adapted_features(reproduction: Reproduction, experiment: ContinualExperimen
                 experiment.seed,
                 encoder=encoder,
                 inputs=inputs,
-                progress=on_progress,
+                progress=progress.watcher(),
             )
         return _features(outcome.learner.encoder, inputs)
 

@@ -85,8 +85,8 @@ Key = TypeVar("Key", bound=tuple[Any, ...])
 
 def run_diagnoses(reproduction: Reproduction, stage: str, tasks: Mapping[Key, Diagnosis]) -> dict[Key, Any]:
     """Run the diagnoses that are not finished, and return the numbers of all."""
-    with progress.stage(stage) as on_progress:
-        return diagnose(tasks, reproduction.runs, reproduction.engine, on_progress)
+    with progress.stage(stage):
+        return diagnose(tasks, reproduction.runs, reproduction.engine)
 
 
 def records(summaries: Mapping[Key, Mapping[str, Any]]) -> list[dict[str, Any]]:

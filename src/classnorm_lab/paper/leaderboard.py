@@ -230,8 +230,8 @@ def _search(
     settings: SearchConfig,
 ) -> tuple[list[Trial], MethodConfig]:
     fits, engine = reproduction.folder / "fits", reproduction.engine
-    with stage(f"{paper_dataset.name}, {entry.label}: search") as progress:
-        trials, best = search(paper_dataset.dataset, entry.method, base, space, settings, fits, engine, progress)
+    with stage(f"{paper_dataset.name}, {entry.label}: search"):
+        trials, best = search(paper_dataset.dataset, entry.method, base, space, settings, fits, engine)
     path = reproduction.folder / "leaderboard" / "searches" / f"{file_name(paper_dataset.name)}-{entry.label}.json"
     write_json(path, {"best": best.as_dict(), "trials": [asdict(trial) for trial in trials]})
     return trials, best

@@ -135,8 +135,8 @@ class Reproduction:
             TrainingError: a run failed; with `may_diverge`, for another reason than divergence.
         """
         experiments = [experiment for group in groups.values() for experiment in group]
-        with progress.stage(stage) as on_progress:
-            failed = run_tasks(experiments, self.runs, self.engine, on_progress, repeat_diverged=False)
+        with progress.stage(stage):
+            failed = run_tasks(experiments, self.runs, self.engine, repeat_diverged=False)
         errors = [failure.message for failure in failed.values() if not (may_diverge and failure.diverged)]
         if errors:
             raise TrainingError(f"{stage}: a run failed: {errors[0]}")

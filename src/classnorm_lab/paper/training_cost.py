@@ -117,8 +117,8 @@ def measure_training_time(reproduction: Reproduction) -> dict[str, Any]:
         )
         for paper_dataset in reproduction.available
     }
-    with stage("training-time") as progress:
-        run_tasks(list(tasks.values()), reproduction.runs, Engine(jobs=1), progress)
+    with stage("training-time"):
+        run_tasks(list(tasks.values()), reproduction.runs, Engine(jobs=1))
     return {
         "settings": [asdict(paper_dataset.setting) for paper_dataset in reproduction.datasets],
         "times": {
