@@ -78,7 +78,12 @@ def fit_calibrated(job: FitJob, context: FitContext) -> CalibratedFit:
     context = replace(context, earlier=[])
     jobs = _validation_jobs(job)
     context = replace(context, shared=_shared_work(jobs, job.dataset.n_rows))
-    chosen, record = _calibrate(job, jobs, context)
+    fits = []
+    for split, part in enumerate(jobs):
+        checkpoint = context.checkpoint and context.checkpoint.with_name(f"validation-{split}.safetensors")
+        with stage(f"validation {split + 1}/{len(jobs)}") as progress:
+            fits.append(_validate(part, replace(context, progress=progress, checkpoint=checkpoint)))
+    chosen, record = _decided(job, fits, _with_novel_classes(job, context) if _is_of_rows(job) else fits)
     with stage("training") as progress:
         before, cpu = time.perf_counter(), time.process_time()
         final = replace(context, progress=progress, earlier=[])
@@ -171,17 +176,19 @@ def _shared_work(jobs: Sequence[FitJob], n_rows: int) -> SharedWork | None:
     return SharedWork(cells)
 
 
-def _calibrate(job: FitJob, jobs: Sequence[FitJob], context: FitContext) -> tuple[Validation, dict[str, Any] | None]:
+def _decided(
+    job: FitJob, fits: Sequence[ValidationFit], with_novel: Sequence[ValidationFit]
+) -> tuple[Validation, dict[str, Any] | None]:
+    """What held-out rows decide, and the record of it; None without validation.
+
+    Args:
+        fits: on the validation splits.
+        with_novel: fits on splits with classes held out.
+    """
     config = job.config
-    if config.calibration not in VALIDATED:
-        return Validation(Calibration.parse(config.calibration)), None
-    if not jobs:  # two classes, both seen
-        return Validation(Calibration()), None
-    fits = []
-    for split, part in enumerate(jobs):
-        checkpoint = context.checkpoint and context.checkpoint.with_name(f"validation-{split}.safetensors")
-        with stage(f"validation {split + 1}/{len(jobs)}") as progress:
-            fits.append(_validate(part, replace(context, progress=progress, checkpoint=checkpoint)))
+    if not fits:  # also of two classes, both seen
+        is_asked = config.calibration in VALIDATED
+        return Validation(Calibration() if is_asked else Calibration.parse(config.calibration)), None
     sides, kind = [fit.sides for fit in fits], VALIDATED[config.calibration]
     if has_few_classes(job):
         calibration = keeping_calibration(sides, _KEPT, kind)
@@ -192,7 +199,6 @@ def _calibrate(job: FitJob, jobs: Sequence[FitJob], context: FitContext) -> tupl
     labels = np.concatenate([fit.labels for fit in fits])
     is_known = len(labels) > 0 if has_few_classes(job) else not math.isnan(harmonic)  # NaN: one side has no rows
     temperature = fit_temperature(scores, labels) if is_known else 1.0
-    with_novel = fits if not _is_of_rows(job) else _with_novel_classes(job, context)
     splits = [ScoredSplit(calibration.apply(fit.logits, fit.seen), fit.labels, fit.seen) for fit in with_novel]
     rejection, novelty = choose_rejection(splits, temperature) if splits else (None, {})
     with_vectors = [(fit.scorer.vectors, fit.dataset) for fit in with_novel]
@@ -200,7 +206,7 @@ def _calibrate(job: FitJob, jobs: Sequence[FitJob], context: FitContext) -> tupl
     after_pictures = measure_thresholds(scored, None if rejection is None else rejection.two_sides, temperature)
     record = {
         "harmonic": harmonic,
-        "splits": len(jobs),
+        "splits": len(fits),
         "kind": "rows" if has_few_classes(job) else config.validation,
         "temperature": temperature,
         "ece": {
