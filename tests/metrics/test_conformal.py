@@ -1,15 +1,15 @@
-"""Quantiles over classes, and how surprising a class is."""
+"""Quantiles over classes, and the nonconformity score of a class."""
 
 import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from classnorm.metrics import class_quantiles, surprise
+from classnorm.metrics import class_quantiles, nonconformity
 
 
-def test_surprise_is_the_logarithm_of_the_probability_relative_to_chance():
+def test_the_nonconformity_score_is_the_logarithm_of_the_probability_relative_to_chance():
     scores = np.random.default_rng(0).normal(size=(5, 8))
-    np.testing.assert_allclose(surprise(scores, 0.5), -log_softmax(scores / 0.5, axis=1) - np.log(8))
+    np.testing.assert_allclose(nonconformity(scores, 0.5), -log_softmax(scores / 0.5, axis=1) - np.log(8))
 
 
 @pytest.mark.parametrize("level", [0.01, 0.3, 0.5, 0.77, 1.0])

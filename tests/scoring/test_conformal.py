@@ -43,8 +43,8 @@ def test_a_set_holds_the_classes_within_the_limit_of_their_side_and_always_the_b
     level = 0.9 * 1001 / 1000
     limits = np.where(seen, -9 + 10 * level, -9 + 9 * level)
     for row, chosen in zip(scores, inside, strict=True):
-        surprise = -log_softmax(row / 2.0) - np.log(6)
-        assert set(np.flatnonzero(chosen)) == set(np.flatnonzero(surprise <= limits)) | {int(row.argmax())}
+        nonconformity = -log_softmax(row / 2.0) - np.log(6)
+        assert set(np.flatnonzero(chosen)) == set(np.flatnonzero(nonconformity <= limits)) | {int(row.argmax())}
 
 
 def test_more_coverage_than_the_number_of_classes_can_vouch_for_takes_the_whole_side():

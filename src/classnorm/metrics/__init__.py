@@ -20,7 +20,7 @@ from classnorm.metrics.calibration import (
     side_gzsl_scores,
     side_predictions,
 )
-from classnorm.metrics.conformal import class_quantiles, surprise
+from classnorm.metrics.conformal import class_quantiles, nonconformity
 from classnorm.metrics.continual import ContinualScores, continual_scores
 from classnorm.metrics.curve import SeenUnseenCurve, SideScores, ausuc, curve_of, seen_unseen_curve, side_scores
 from classnorm.metrics.novelty import auroc, fpr_at_tpr, novelty_statistics
@@ -52,6 +52,7 @@ __all__ = [
     "fpr_at_tpr",
     "gzsl_scores",
     "harmonic_mean",
+    "nonconformity",
     "novelty_statistics",
     "row_weights",
     "seen_unseen_curve",
@@ -59,5 +60,4 @@ __all__ = [
     "side_predictions",
     "side_scores",
     "softmax",
-    "surprise",
 ]

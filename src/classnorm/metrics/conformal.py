@@ -1,16 +1,16 @@
 r"""Sets of classes that hold the right one with a given probability (split-conformal prediction).
 
-A class c of a row joins the set if its surprise :math:`-\log (K p_c)` is at most a quantile of the surprise of the
+A class c of a row joins the set if its nonconformity score :math:`-\log (K p_c)` is at most a quantile of that of the
 right class over validation rows. K is the number of competing classes: validation has fewer than the final model, and a
 probability of 0.1 means more among 1000 classes than among 10.
 
-The surprise of the right class is measured on the held-out rows of validation splits, for seen and unseen classes
+The scores of the right classes are measured on the held-out rows of validation splits, for seen and unseen classes
 apart: a set holds the seen classes below the quantile of the seen ones and the unseen classes below that of the unseen
 ones, so that both are covered.
 
 Rows of an unseen class are alike, and what is to come is another class. So of unseen classes the exchangeable unit is
 the class: classes have equal weight, and with n of them the quantile is taken at coverage · (1 + 1/n), as if the next
-class might be the most surprising of all. The seen classes are those of the validation, and n is the number of rows.
+class might be the most unusual of all. The seen classes are those of the validation, and n is the number of rows.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Floats = npt.NDArray[np.float64]
 _LEVELS = np.linspace(0.0, 1.0, 401)
 
 
-def surprise(scores: npt.ArrayLike, temperature: float = 1.0) -> Floats:
+def nonconformity(scores: npt.ArrayLike, temperature: float = 1.0) -> Floats:
     r""":math:`-\log (K p_c)` of each class, [n, K], from calibrated scores [n, K]; 0 at a probability of 1/K.
 
-    >>> surprise([[np.log(3.0), 0.0]]).round(3)
+    >>> nonconformity([[np.log(3.0), 0.0]]).round(3)
     array([[-0.405,  0.693]])
     """
     probabilities = softmax(scores, temperature)
@@ -65,14 +65,14 @@ def class_quantiles(values: npt.ArrayLike, classes: npt.ArrayLike, levels: npt.A
 
 @dataclass(frozen=True)
 class SideQuantiles:
-    """Quantiles of the surprise of the right class, and the number of classes or rows that they are from."""
+    """Quantiles of the nonconformity score of the right class, and the number of classes or rows that they are from."""
 
     count: int
     quantiles: tuple[float, ...]
     """At evenly spaced levels from 0 to 1."""
 
     def threshold(self, coverage: float) -> float:
-        """The largest surprise of a class in a set; infinite if there were too few to say."""
+        """The largest nonconformity score of a class in a set; infinite if there were too few to say."""
         level = coverage * (1.0 + 1.0 / self.count)
         if level > 1.0:
             return float("inf")
@@ -88,7 +88,7 @@ class SideQuantiles:
 
 @dataclass(frozen=True)
 class PredictionSets:
-    """What validation says about the surprise of the right class."""
+    """What validation says about the nonconformity score of the right class."""
 
     seen: SideQuantiles
     unseen: SideQuantiles
@@ -98,7 +98,7 @@ class PredictionSets:
         """From validation splits; None if they hold no rows on one side."""
         values, classes, of_seen = [], [], []
         for number, split in enumerate(splits):
-            table = surprise(split.scores, temperature)
+            table = nonconformity(split.scores, temperature)
             values.append(table[np.arange(len(table)), split.labels])
             classes.append(split.labels + number * len(split.seen))  # held out twice, a class counts twice
             of_seen.append(split.seen[split.labels])
@@ -113,7 +113,7 @@ class PredictionSets:
         )
 
     def limits(self, seen: npt.NDArray[np.bool_], coverage: float) -> npt.NDArray[np.float64]:
-        """The largest surprise of each class in a set, [n_classes]."""
+        """The largest nonconformity score of each class in a set, [n_classes]."""
         return np.where(seen, self.seen.threshold(coverage), self.unseen.threshold(coverage))
 
     @classmethod
@@ -128,8 +128,8 @@ def members(
     """Which classes are in the set of each row, [n, n_classes]; the best class always is.
 
     Args:
-        limits: [n_classes], the largest surprise of each class in a set.
+        limits: [n_classes], the largest nonconformity score of each class in a set.
     """
-    inside: npt.NDArray[np.bool_] = surprise(scores, temperature) <= limits
+    inside: npt.NDArray[np.bool_] = nonconformity(scores, temperature) <= limits
     inside[np.arange(len(scores)), scores.argmax(axis=1)] = True
     return inside

@@ -150,7 +150,7 @@ class Question:
     top: int = 1
     novelty: bool = False
     limits: Floats | None = None
-    """For prediction sets: the largest surprise of each class in a set, [n_classes]."""
+    """For prediction sets: the largest nonconformity score of each class in a set, [n_classes]."""
 
 
 def answers(

@@ -69,7 +69,7 @@ class _Pool:
 
     candidates: npt.NDArray[np.int64]  # [n, k], the likeliest classes, best first
     probabilities: Floats  # [n, k]
-    placed: npt.NDArray[np.float32]  # [n, d], unit length
+    transformed: npt.NDArray[np.float32]  # [n, d], unit length
     density: Floats  # [n]
     at_stake: Floats  # [n_classes], expected pictures that may be mistaken for or from the class
     pictures: Floats  # [n_classes], that the description and the examples of the class are worth
@@ -80,8 +80,8 @@ class _Pool:
         p = ranking.probabilities
         at_stake = np.zeros(len(scorer.class_names))
         np.add.at(at_stake, ranking.indices, p * (1.0 - p))
-        placed = _placed(scorer, features)
-        return cls(ranking.indices, p, placed, _density(placed), at_stake, _worth(scorer))
+        transformed = _transformed(scorer, features)
+        return cls(ranking.indices, p, transformed, _density(transformed), at_stake, _evidence(scorer))
 
     @property
     def uncertainty(self) -> float:
@@ -90,7 +90,7 @@ class _Pool:
 
 
 @torch.inference_mode()
-def _placed(scorer: Scorer, features: Any) -> npt.NDArray[np.float32]:
+def _transformed(scorer: Scorer, features: Any) -> npt.NDArray[np.float32]:
     """Where examples are averaged; the features themselves if the method has no such space."""
     space = scorer.model.example_space()
     blocks = []
@@ -100,22 +100,22 @@ def _placed(scorer: Scorer, features: Any) -> npt.NDArray[np.float32]:
     return np.concatenate(blocks)
 
 
-def _density(placed: npt.NDArray[np.float32]) -> Floats:
+def _density(transformed: npt.NDArray[np.float32]) -> Floats:
     """The mean cosine with the nearest other pictures, 1 on average."""
-    some = np.arange(0, len(placed), -(-len(placed) // _COMPARED))
+    some = np.arange(0, len(transformed), -(-len(transformed) // _COMPARED))
     k = min(_NEAREST, len(some) - 1)
     if k < 1:
-        return np.ones(len(placed))
-    result = np.empty(len(placed))
-    for part, block in row_blocks(placed, 1024):
-        cosines = block @ placed[some].T
+        return np.ones(len(transformed))
+    result = np.empty(len(transformed))
+    for part, block in row_blocks(transformed, 1024):
+        cosines = block @ transformed[some].T
         cosines[some[None] == np.arange(part.start, part.start + len(block))[:, None]] = -1.0  # itself
         result[part] = np.partition(cosines, -k, axis=1)[:, -k:].mean(axis=1)
     result = np.maximum(result, 1e-3)
     return np.asarray(result / result.mean())
 
 
-def _worth(scorer: Scorer) -> Floats:
+def _evidence(scorer: Scorer) -> Floats:
     """τ + n of each class."""
     classes = scorer.classes
     table = variances(scorer.model, scorer.model.example_space(), classes.descriptors)
@@ -126,10 +126,10 @@ def _worth(scorer: Scorer) -> Floats:
 
 
 def _pictures(scorer: Scorer, pool: _Pool, count: int) -> list[dict[str, Any]]:
-    worth, free = pool.pictures.copy(), np.ones(len(pool.density), dtype=bool)
+    evidence, free = pool.pictures.copy(), np.ones(len(pool.density), dtype=bool)
     chosen: list[dict[str, Any]] = []
     while len(chosen) < count and free.any():
-        value = pool.at_stake / (worth * (worth + 1.0))
+        value = pool.at_stake / (evidence * (evidence + 1.0))
         gains = pool.density * (pool.probabilities * value[pool.candidates]).sum(axis=1)
         row = int(np.where(free, gains, -1.0).argmax())
         classes, p = pool.candidates[row], pool.probabilities[row]
@@ -142,9 +142,9 @@ def _pictures(scorer: Scorer, pool: _Pool, count: int) -> list[dict[str, Any]]:
                 "gain": round(100.0 * float(gains[row]) / pool.uncertainty, 4),
             }
         )
-        worth[classes] += p
+        evidence[classes] += p
         free[row] = False
-        free &= pool.placed @ pool.placed[row] < _SAME
+        free &= pool.transformed @ pool.transformed[row] < _SAME
     return chosen
 
 

@@ -143,8 +143,8 @@ class Validation:
         return float(_interpolated(described, found, _mean_of_unseen(shares, seen)))
 
     def set_limits(self, coverage: float, seen: Mask, shares: Floats | None) -> Floats:
-        """The largest surprise of each class in a set that holds the right class with probability `coverage`,
-        [n_classes]. Arguments as in `novelty_threshold`."""
+        """The largest nonconformity score [n_classes] of each class in a set that holds the right class with the
+        probability `coverage`. Arguments as in `novelty_threshold`."""
         check_share(coverage=coverage)
         if self.sets is None:
             raise _not_validated("coverage")
