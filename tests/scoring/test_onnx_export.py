@@ -14,7 +14,6 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from classnorm_lab.rivals.parts.generative import SoftmaxRowsConfig
 
 from classnorm.encoders import frozen_encoder
 from classnorm.errors import ConfigError, OutputError
@@ -23,6 +22,7 @@ from classnorm.metrics import Calibration
 from classnorm.scoring import Scorer, fit
 from classnorm.scoring import onnx_export as module
 from classnorm.scoring.onnx_export import export_onnx
+from classnorm_lab.rivals.parts.softmax_rows import SoftmaxRowsConfig
 
 pytestmark = pytest.mark.slow
 
