@@ -22,6 +22,7 @@ from classnorm.continual.strategies import Strategy, StreamProblem, configure, s
 from classnorm.continual.stream import TaskStream
 from classnorm.errors import ConfigError, DivergedError
 from classnorm.progress import OnProgress, Progress
+from classnorm.results.keys import versioned
 
 _BATCH = 128  # rows scored at once, which bounds the memory that an encoder of images needs
 _FEATURE_BATCH = 1024  # the same where the inputs are features
@@ -180,8 +181,8 @@ def _feature_dim(inputs: Inputs, encoder: nn.Module | None, device: torch.device
 
 def _key(stream: TaskStream, strategy: str, config: StreamConfig, seed: int, encoder: nn.Module | None) -> str:
     """Identifies everything that determines the result."""
-    document = [stream.dataset.checksum, stream.checksum, strategy, config.as_dict(), seed]
-    key = hashlib.sha256(json.dumps(document, sort_keys=True).encode())
+    facts = [stream.dataset.checksum, stream.checksum, strategy, config.as_dict(), seed]
+    key = hashlib.sha256(json.dumps(versioned(facts, f"strategy {strategy}"), sort_keys=True).encode())
     for name, value in encoder.state_dict().items() if encoder is not None else ():
         key.update(name.encode() + value.detach().cpu().numpy().tobytes())
     return key.hexdigest()

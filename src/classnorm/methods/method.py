@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from classnorm.data import SplitKind, ZeroShotDataset, validation_dataset
 from classnorm.errors import ConfigError
-from classnorm.io.files import digest
 from classnorm.methods.space import Range, Space
 from classnorm.metrics import Calibration
+from classnorm.results.keys import key_of
 from classnorm.settings import Config, at_most
 from classnorm.training import FitContext, History, TrainingConfig
 
@@ -115,7 +115,7 @@ class FitJob:
         """Identifies the weights, which the calibration does not affect."""
         calibration = {field.name for field in dataclasses.fields(MethodConfig)}
         settings = {name: value for name, value in self.config.as_dict().items() if name not in calibration}
-        return digest([self.dataset.checksum, self.method.name, settings, self.seed])
+        return key_of([self.dataset.checksum, self.method.name, settings, self.seed], f"method {self.method.name}")
 
     def fit(self, context: FitContext) -> Fitted:
         key = self.key if context.checkpoint else ""  # it reads all features

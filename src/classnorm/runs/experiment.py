@@ -13,9 +13,10 @@ import numpy as np
 
 from classnorm.data import ZeroShotDataset
 from classnorm.io.arrays import Array
-from classnorm.io.files import digest, write_text
+from classnorm.io.files import write_text
 from classnorm.methods import FitContext, FitJob, MethodConfig, check_parallel, method_named
 from classnorm.metrics import GZSLScores, SideScores, side_gzsl_scores, side_predictions
+from classnorm.results.keys import key_of
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import HISTORY, write_arrays
 from classnorm.runs.job import Execution, Job, Outcome
@@ -38,7 +39,8 @@ class Experiment(Job):
     @cached_property
     def key(self) -> str:
         """Identifies everything that determines the result, which the name of the recipe does not."""
-        return digest([self.dataset.checksum, self.method, self.config.as_dict(), self.seed])
+        facts = [self.dataset.checksum, self.method, self.config.as_dict(), self.seed]
+        return key_of(facts, f"method {self.method}", "validation", "calibration", "scores")
 
     def compute(self, checkpoint: Path, execution: Execution) -> Outcome:
         from classnorm.scoring import fit_calibrated  # PyTorch

@@ -23,12 +23,13 @@ from classnorm.errors import ConfigError, DataError, TrainingError
 from classnorm.io.arrays import read_arrays
 from classnorm.io.documents import read_json
 from classnorm.io.escapes import csv_cells, csv_text
-from classnorm.io.files import digest, write_json
+from classnorm.io.files import write_json
 from classnorm.methods import Choice, FitContext, FitJob, MethodConfig, Range, Space, method_named
 from classnorm.methods.method import VALIDATED
 from classnorm.methods.space import grid
 from classnorm.metrics import Calibration, SideScores, calibrated_scores, choose_calibration
 from classnorm.progress import Progress, reported_as
+from classnorm.results.keys import key_of
 from classnorm.results.run_folder import write_arrays
 from classnorm.runs.engine import Engine, run_tasks
 from classnorm.settings import check_seed
@@ -101,7 +102,7 @@ class ValidationTask:
 
     @cached_property
     def name(self) -> str:
-        return digest([self.job.key, self.config.validation, self.split])[:16]
+        return key_of([self.job.key, self.config.validation, self.split], "validation")[:16]
 
     def run(self, folder: Path) -> None:
         from classnorm.scoring.fitting import validate  # PyTorch

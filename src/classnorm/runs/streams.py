@@ -17,9 +17,10 @@ from classnorm.data import ZeroShotDataset
 from classnorm.data.images import files_below
 from classnorm.encoders import load_encoder
 from classnorm.errors import DataError
-from classnorm.io.files import cache_folder, digest, make_folder
+from classnorm.io.files import cache_folder, make_folder
 from classnorm.metrics import calibration_curves, continual_scores, side_scores
 from classnorm.progress import watcher
+from classnorm.results.keys import key_of
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import STATE
 from classnorm.runs.job import Execution, Job, Outcome
@@ -123,9 +124,9 @@ class ContinualExperiment(Job):
     @cached_property
     def key(self) -> str:
         """Identifies everything that determines the result."""
-        document = [self.dataset.checksum, self.stream.checksum, self.strategy, self.config.as_dict(), self.seed]
-        document += self.images.key() if self.images else []
-        return digest(document)[:16]
+        facts = [self.dataset.checksum, self.stream.checksum, self.strategy, self.config.as_dict(), self.seed]
+        facts += self.images.key() if self.images else []
+        return key_of(facts, f"strategy {self.strategy}", "stream scores")[:16]
 
     def compute(self, checkpoint: Path, execution: Execution) -> Outcome:
         from classnorm.continual import run_stream  # PyTorch
