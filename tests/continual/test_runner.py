@@ -85,10 +85,10 @@ def test_another_run_or_a_damaged_one_is_not_resumed(stream, fast, tmp_path):
     run_stream(stream, "sequential", config, folder=tmp_path)
     for change in ({"seed": 1}, {"config": replace(config, lr=0.1)}, {"stream": stream.part(1)}):
         arguments = {"stream": stream, "config": config} | change
-        with pytest.raises(ConfigError, match="another stream, strategy, setting or seed"):
+        with pytest.raises(ConfigError, match="belongs to a run with other data, settings or seed"):
             run_stream(strategy="sequential", folder=tmp_path, resume=True, **arguments)
     (tmp_path / "logits-01.npy").unlink()
-    with pytest.raises(ModelError, match="not a readable run"):
+    with pytest.raises(ModelError, match="not a readable checkpoint; delete it"):
         run_stream(stream, "sequential", config, folder=tmp_path, resume=True)
 
 

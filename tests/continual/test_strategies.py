@@ -66,7 +66,7 @@ def test_exact_importances_are_those_of_batches_of_one_row(before, name, class_n
 
 
 def test_exact_importances_of_an_encoder_are_those_of_batches_of_one_row(stream, fast):
-    from classnorm.continual.inputs import FeatureInputs
+    from classnorm.continual.learner import FeatureInputs
     from classnorm.continual.strategies import StreamProblem
 
     torch.manual_seed(0)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ConfigError, DataError
@@ -16,6 +15,7 @@ from classnorm.results.run_folder import Result, find_results
 from classnorm.runs.experiment import Experiment
 from classnorm.runs.job import Execution
 from classnorm.scoring import Scorer
+from classnorm.training.checkpoint import load_tensors, save_tensors
 
 
 class Killed(Exception):
@@ -153,12 +153,11 @@ def test_a_resumed_run_reports_the_time_of_all_its_parts(dataset, tmp_path, watc
         experiment(dataset).run(tmp_path, Execution(checkpoint_every=2))
     path = tmp_path / "checkpoint" / "training.safetensors"
     with safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
-    epochs = json.loads(metadata["history"])
-    for record in epochs:
+        key = file.metadata()["key"]
+    tensors, documents = load_tensors(path, key, {"history": list[dict[str, float]]})
+    for record in documents["history"]:
         record |= {"seconds": 100.0, "cpu_seconds": 50.0}  # four slow epochs
-    del metadata["sha256"]
-    save_file(load_file(path), path, metadata | {"history": json.dumps(epochs)})
+    save_tensors(path, key, tensors, documents)
     document = experiment(dataset).run(tmp_path, Execution(checkpoint_every=2)).document
     assert 400 < document["train_seconds"] < 500 and 400 < document["fit_seconds"] < 500
     assert 200 < document["cpu_seconds"] < 300

@@ -178,7 +178,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
     path = tmp_path / "state.safetensors"
     config = TrainingConfig(epochs=2, batch_size=32)
     run(linear(), config, context=context(path, "one", every=1))
-    with pytest.raises(ConfigError, match="another recipe"):
+    with pytest.raises(ConfigError, match="other data, settings or seed"):
         run(linear(), config, context=context(path, "two", resume=True))
 
 

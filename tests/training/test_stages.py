@@ -9,7 +9,7 @@ from classnorm.training import stage, stage_seconds
 def clock(monkeypatch):
     """Advances by 1 second per look."""
     looks = iter(range(100))
-    monkeypatch.setattr("classnorm.training.stages.time.perf_counter", lambda: float(next(looks)))
+    monkeypatch.setattr("classnorm.training.loop.time.perf_counter", lambda: float(next(looks)))
 
 
 def test_the_time_of_a_stage_adds_up_over_steps(clock):

@@ -19,7 +19,7 @@ from classnorm.cli.messages import as_flags
 from classnorm.errors import ClassNormError, ConfigError, unknown_name
 from classnorm.io.escapes import printable
 from classnorm.registry import not_installed, plugin_tables
-from classnorm.training.launch import launch
+from classnorm.training.distributed import launch
 
 if TYPE_CHECKING:
     from classnorm.cli.options import Command

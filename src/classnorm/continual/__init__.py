@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from classnorm.continual.arrivals import Arrivals
-from classnorm.continual.config import ContinualConfig, StreamConfig
-from classnorm.continual.grid import Grid
+from classnorm.continual.config import ContinualConfig, Grid, StreamConfig
 from classnorm.continual.strategies import STRATEGIES, configure
-from classnorm.continual.stream import TaskStream
+from classnorm.continual.stream import Arrivals, TaskStream
 from classnorm.data.images import read_image_split
 from classnorm.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from classnorm.continual.inputs import FeatureInputs, Inputs
-    from classnorm.continual.model import Learner
+    from classnorm.continual.learner import FeatureInputs, Inputs, Learner
     from classnorm.continual.runner import StreamResult, run_stream
     from classnorm.continual.strategies.strategy import Strategy
 
@@ -38,8 +35,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "inputs": "FeatureInputs Inputs",
-        "model": "Learner",
+        "learner": "FeatureInputs Inputs Learner",
         "runner": "StreamResult run_stream",
         "strategies.strategy": "Strategy",
     },

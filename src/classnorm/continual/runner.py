@@ -15,17 +15,22 @@ import torch
 from torch import nn
 
 from classnorm.continual.config import StreamConfig
-from classnorm.continual.inputs import CountedInputs, FeatureInputs, Inputs
-from classnorm.continual.model import Learner
-from classnorm.continual.record import Record, add_prefix, load_record, save_record, strip_prefix
+from classnorm.continual.learner import CountedInputs, FeatureInputs, Inputs, Learner
 from classnorm.continual.strategies import Strategy, StreamProblem, configure, strategy_named
 from classnorm.continual.stream import TaskStream
-from classnorm.errors import ConfigError, DivergedError
+from classnorm.errors import ConfigError, DataError, DivergedError, ModelError
+from classnorm.io.arrays import read_npy, write_npy
+from classnorm.io.documents import Count
+from classnorm.io.files import replacing
 from classnorm.progress import OnProgress, Progress
 from classnorm.results.keys import versioned
+from classnorm.results.run_folder import STATE
+from classnorm.training.checkpoint import add_prefix, load_tensors, save_tensors, strip_prefix
 
 _BATCH = 128  # rows scored at once, which bounds the memory that an encoder of images needs
 _FEATURE_BATCH = 1024  # the same where the inputs are features
+_LOGITS = "logits-{:02d}.npy"
+_SAVED = {"losses": list[list[float]], "seconds": float, "rows": Count, "logits": list[str]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +110,20 @@ def run_stream(
 
 
 @dataclass
+class Record:
+    """Progress of a run. In its folder, an interrupted one continues from it to bit-identical logits."""
+
+    history: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    """[n_test, n_classes] before the first task and after each."""
+    losses: list[list[float]] = field(default_factory=list)
+    """Mean loss of each epoch, task by task."""
+    seconds: float = 0.0
+    """Training time."""
+    rows: int = 0
+    """Rows that passed through the learner in training, each as often as it did."""
+
+
+@dataclass
 class _Run:
     """A strategy between two tasks of a stream."""
 
@@ -128,17 +147,38 @@ class _Run:
         logits[:, self.stream.seen(len(self.record.losses))] -= np.float32(learner.scale * self.strategy.config.bias)
         self.record.history.append(logits)
         if self.folder:
-            tensors = add_prefix("model.", learner.state_dict()) | add_prefix("strategy.", self.strategy.state())
-            save_record(self.folder, self.key, self.record, tensors)
+            self._write(self.folder, logits)
+
+    def _write(self, folder: Path, logits: npt.NDArray[np.float32]) -> None:
+        """Write the newest logits, then the state that makes them count."""
+        record, step = self.record, len(self.record.history) - 1
+        with replacing(folder / _LOGITS.format(step)) as temporary:
+            if step == 0:  # the state of another run must not outlive its logits
+                (folder / STATE).unlink(missing_ok=True)
+            write_npy(temporary, logits)
+        learner, strategy = self.strategy.problem.learner, self.strategy
+        tensors = add_prefix("model.", learner.state_dict()) | add_prefix("strategy.", strategy.state())
+        documents = {name: getattr(record, name) for name in ("losses", "seconds", "rows")}
+        documents["logits"] = [_checksum(logits) for logits in record.history]
+        save_tensors(folder / STATE, self.key, tensors, documents)
 
     def restore(self) -> bool:
         """Load the state of the folder; False if it has none."""
-        problem = self.strategy.problem
-        saved = load_record(self.folder, self.key, problem.descriptors.device) if self.folder else None
-        if saved is None:
+        if self.folder is None or not (self.folder / STATE).exists():
             return False
-        self.record, tensors = saved
-        problem.learner.restore(strip_prefix("model.", tensors))
+        tensors, saved = load_tensors(self.folder / STATE, self.key, _SAVED)
+        checksums = saved.pop("logits")
+        try:
+            history = [np.array(read_npy(self.folder / _LOGITS.format(step))) for step in range(len(checksums))]
+            if checksums != [_checksum(logits) for logits in history]:
+                raise DataError("the logits are not as they were written")
+        except DataError as error:
+            raise ModelError(f"{self.folder}: not a readable checkpoint; delete it to start over") from error
+        self.record = Record(history, **saved)
+        device = self.strategy.problem.descriptors.device
+        # Sums in float64 stay on the CPU, where they are used; MPS has none.
+        tensors = {name: t if t.dtype == torch.float64 else t.to(device) for name, t in tensors.items()}
+        self.strategy.problem.learner.restore(strip_prefix("model.", tensors))
         self.strategy.load_state(strip_prefix("strategy.", tensors))
         return True
 
@@ -186,3 +226,7 @@ def _key(stream: TaskStream, strategy: str, config: StreamConfig, seed: int, enc
     for name, value in encoder.state_dict().items() if encoder is not None else ():
         key.update(name.encode() + value.detach().cpu().numpy().tobytes())
     return key.hexdigest()
+
+
+def _checksum(logits: npt.NDArray[np.float32]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(logits).data).hexdigest()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from classnorm.continual import StreamConfig, TaskStream
-from classnorm.continual.arrivals import PLAIN, Arrivals
+from classnorm.continual.stream import PLAIN, Arrivals
 from classnorm.data import ZeroShotDataset
 from classnorm.data.images import files_below
 from classnorm.encoders import load_encoder

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from classnorm.continual import Grid, TaskStream
+from classnorm.continual import Grid
 from classnorm.continual.strategies import strategy_named
+from classnorm.continual.stream import task_sizes
 from classnorm.errors import ConfigError, TrainingError
 from classnorm.results.run_folder import Result
 from classnorm.runs.engine import Engine, run_tasks
@@ -104,7 +105,7 @@ def validated(
     grids = [grid or default_grid(experiment.strategy) for experiment in experiments]
     trials: list[list[ContinualExperiment]] = []
     for experiment, candidates in zip(experiments, grids, strict=True):
-        n_tasks = TaskStream.make(experiment.dataset, experiment.tasks, experiment.seed).n_tasks
+        n_tasks = len(task_sizes(experiment.dataset, experiment.tasks))
         if not 2 <= validation_tasks <= n_tasks - 2:
             raise ConfigError(
                 f"{validation_tasks} validation tasks of {n_tasks}: at least 2 must choose and 2 be left to report"

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 from classnorm.lazy import lazy_names
 from classnorm.training.context import FitContext, History, SharedWork
-from classnorm.training.device import Device, pick_device
+from classnorm.training.device import Device, Precision, autocast, pick_device, pick_dtype, precision_notice
 from classnorm.training.distributed import ALONE, Processes, joined
-from classnorm.training.precision import Precision, autocast, pick_dtype, precision_notice
 from classnorm.training.schedule import Schedule, TrainingConfig, learning_rate, make_optimizer
-from classnorm.training.stages import Stage, stage, stage_seconds
 
 if TYPE_CHECKING:
+    from classnorm.training.checkpoint import seeded
     from classnorm.training.epochs import EpochLosses, run_epochs
-    from classnorm.training.loop import Batches, gradient_step, train
-    from classnorm.training.seeding import seeded
+    from classnorm.training.loop import Batches, Stage, gradient_step, stage, stage_seconds, train
     from classnorm.training.stored_rows import StoredRows
 
 __all__ = [
@@ -50,9 +48,9 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "checkpoint": "seeded",
         "epochs": "EpochLosses run_epochs",
-        "loop": "Batches gradient_step train",
-        "seeding": "seeded",
+        "loop": "Batches Stage gradient_step stage stage_seconds train",
         "stored_rows": "StoredRows",
     },
 )  # they need PyTorch

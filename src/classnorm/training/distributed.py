@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -23,7 +25,6 @@ import numpy.typing as npt
 
 from classnorm.errors import ConfigError, TrainingError
 from classnorm.training.device import Device, pick_device
-from classnorm.training.launch import launch
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -37,6 +38,23 @@ _LOST = (
 )
 Number = TypeVar("Number", bound=np.generic)
 _store: Store | None = None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The place of this process among those that `torchrun` started."""
+
+    rank: int = 0
+    local_rank: int = 0
+    """Rank on this machine."""
+    count: int = 1
+
+
+def launch() -> Launch:
+    """Read the environment. A process that `torchrun` did not start is on its own."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:  # other launchers set RANK and WORLD_SIZE as well
+        return Launch()
+    return Launch(*(int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
 
 
 class Processes:

@@ -14,9 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from classnorm.continual.grid import Grid
-from classnorm.continual.model import Learner
-from classnorm.continual.record import strip_prefix
+from classnorm.continual.config import Grid
+from classnorm.continual.learner import Learner
 from classnorm.continual.strategies.settings import AnalyticConfig
 from classnorm.continual.strategies.strategy import Strategy, StreamProblem
 from classnorm.errors import ConfigError
@@ -24,6 +23,7 @@ from classnorm.methods.descriptor_kernel import DescriptorKernel
 from classnorm.methods.kernel import KernelModel, build, solve
 from classnorm.nn.geometry import FeatureMoments
 from classnorm.progress import OnProgress, Progress
+from classnorm.training.checkpoint import strip_prefix
 
 _BLOCK = 4096  # rows added at once
 

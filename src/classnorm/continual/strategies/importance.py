@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from classnorm.continual.record import add_prefix, strip_prefix
 from classnorm.continual.strategies.settings import ImportanceConfig
 from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
+from classnorm.training.checkpoint import add_prefix, strip_prefix
 
 _GRADIENTS = 1 << 25  # numbers in the gradients of the rows that are computed at once
 

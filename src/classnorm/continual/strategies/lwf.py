@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from classnorm.continual.record import add_prefix, strip_prefix
 from classnorm.continual.strategies.settings import LwFConfig
 from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
 from classnorm.nn import cosine_logits
+from classnorm.training.checkpoint import add_prefix, strip_prefix
 
 
 class LwF(GradientStrategy):

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from classnorm.continual.grid import Grid
-from classnorm.continual.model import Learner
+from classnorm.continual.config import Grid
+from classnorm.continual.learner import Learner
 from classnorm.continual.strategies.settings import RandomFeatureConfig
 from classnorm.continual.strategies.strategy import Strategy, StreamProblem
 from classnorm.errors import ConfigError

@@ -16,10 +16,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from classnorm.continual.config import ContinualConfig, StreamConfig
-from classnorm.continual.grid import Grid
-from classnorm.continual.inputs import AugmentedInputs, Inputs
-from classnorm.continual.model import Learner
+from classnorm.continual.config import ContinualConfig, Grid, StreamConfig
+from classnorm.continual.learner import AugmentedInputs, Inputs, Learner
 from classnorm.continual.stream import TaskStream
 from classnorm.errors import ConfigError
 from classnorm.progress import OnProgress

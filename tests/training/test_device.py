@@ -14,7 +14,7 @@ from classnorm.errors import ConfigError
 from classnorm.metrics import gzsl_scores
 from classnorm.scoring import Scorer, fit
 from classnorm.training import TrainingConfig, pick_dtype, precision_notice, train
-from classnorm.training import precision as module
+from classnorm.training import device as module
 
 CPU = torch.device("cpu")
 SLOW = module.Verdict(True, 0.5, "products run at 0.5 times the speed of float32")
