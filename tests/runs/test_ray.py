@@ -312,7 +312,7 @@ def test_a_head_that_dies_ends_a_search_with_one_line_and_the_same_command_goes_
 
 def test_a_local_cluster_listens_on_the_loopback_address_only(tmp_path: Path) -> None:
     script = (
-        "import ray\nfrom classnorm.cluster import Cluster\n"
+        "import ray\nfrom classnorm.runs.cluster import Cluster\n"
         "Cluster(jobs=1).connect()\n"
         "ray.get(ray.remote(lambda: 1).remote())\n"
         "[node] = ray.nodes()\nprint(node['NodeManagerAddress'])\n"

@@ -13,13 +13,13 @@ from classnorm.cli.console import counted, print_json
 from classnorm.cli.image_options import ImageOptions, notice_skipped
 from classnorm.cli.options import Command, DataOptions, Flag, OutputOptions, optional
 from classnorm.cli.run_options import DeviceOption
-from classnorm.cluster import Cluster
 from classnorm.data.images import is_unlabelled, unlabelled_images
 from classnorm.data.row_store import DType
 from classnorm.encoders import Encoder, check_encoder
 from classnorm.errors import ConfigError
 from classnorm.preparation.parts import PartOf
 from classnorm.progress import notice, stage
+from classnorm.runs.cluster import Cluster
 from classnorm.settings import check_positive
 from classnorm.training import pick_device
 
@@ -96,7 +96,7 @@ class Extract(Command):
             encoder = encoder.with_maps()
         from classnorm.preparation import Encoding, Target, extract
 
-        encoding = Encoding(encoder, device, self.batch_size, None if local else self.cluster, self.image.strict)
+        encoding = Encoding(encoder, device, self.batch_size, None if local else self.cluster.results, self.image.strict)
         target = Target(self.out, self.dtype or ("float16" if self.maps else "float32"), self.rows_per_shard, part)
         split = self.image.split if trainable else None
         reuse = (self.out,) if trainable and target.is_file and local else ()

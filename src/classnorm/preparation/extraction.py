@@ -11,7 +11,7 @@ import json
 import shutil
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from classnorm.cluster import Cluster
 from classnorm.data.bundles import FolderWriter, load_bundle, save_bundle, shard_ranges, write_bundle
 from classnorm.data.decoding import image_signature, read_images
 from classnorm.data.image_table import Images, ImageTable
@@ -41,6 +40,10 @@ _CPU_BATCH_SIZE, _BATCH_SIZE = 8, 64  # small batches fit in the CPU cache
 _BATCHES = 8  # per part: the most work that is lost by an interruption
 _SAME = ("images", "encoder")  # provenance that identifies features
 _COMPARED = ("checksum", "provenance", "attribute_names")
+
+ClusterCalls: TypeAlias = Callable[[Callable[[Any, Any], Any], Iterable[tuple[Any, Any]]], Iterator[tuple[int, Any]]]
+"""Calls a function for each pair of arguments on a cluster; yields the number of a call and its result, None if its
+worker died."""
 
 _Encoded: TypeAlias = tuple[npt.NDArray[np.float32], list[str]]
 """Features of the readable images, and for each image why it cannot be read, or ""."""
@@ -83,7 +86,7 @@ class Encoding:
     """With a cluster, of its workers."""
     batch_size: int | None = None
     """Images per batch; None chooses by device."""
-    cluster: Cluster | None = None
+    cluster: ClusterCalls | None = None
     """Encodes the parts instead of this process; its workers need the image files."""
     strict: bool = False
     """Raise on images that cannot be read instead of skipping them."""
@@ -316,7 +319,7 @@ class _Parts:
                     f"{self.table.files[row]}: {reason}; correct or remove that image, or leave out `strict` to skip it"
                 )
 
-    def _encoded_on(self, cluster: Cluster, parts: Sequence[_Part]) -> Iterator[tuple[_Part, _Encoded]]:
+    def _encoded_on(self, cluster: ClusterCalls, parts: Sequence[_Part]) -> Iterator[tuple[_Part, _Encoded]]:
         """Each part and its features, in the order in which workers finish."""
         encoding = replace(self.encoding, cluster=None)
         images = self.table.images
@@ -326,7 +329,7 @@ class _Parts:
             chosen = chosen if isinstance(chosen, np.ndarray) else [path.absolute() for path in chosen]
             return _Piece(chosen, _sizes(chosen))
 
-        for number, result in cluster.results(_encode_piece, ((encoding, piece(part)) for part in parts)):
+        for number, result in cluster(_encode_piece, ((encoding, piece(part)) for part in parts)):
             if result is None:
                 raise ClusterError("a worker died while it encoded images; use a smaller `batch_size` or `jobs`")
             yield parts[number], result

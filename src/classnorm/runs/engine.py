@@ -33,7 +33,6 @@ from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.backend import fork_exec, resource_tracker
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
-from classnorm.cluster import Cluster
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ClassNormError, ConfigError, DivergedError
 from classnorm.io.arrays import read_npy, write_npy
@@ -42,6 +41,7 @@ from classnorm.io.files import locked_folder, make_folder, replacing, write_json
 from classnorm.progress import Display, Progress, shown_on, watcher
 from classnorm.registry import LoadedPlugins
 from classnorm.results.run_folder import is_finished
+from classnorm.runs.cluster import Cluster
 
 ERROR = "error.json"
 Item = TypeVar("Item")
