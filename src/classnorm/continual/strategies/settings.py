@@ -1,14 +1,20 @@
-"""Settings of each strategy. They load without PyTorch."""
+"""The strategies by their names, and the settings of each. They load without PyTorch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Annotated, Literal
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from classnorm.continual.config import ContinualConfig, SolvedConfig
-from classnorm.methods.settings.kernel import KernelConfig
+from classnorm.continual.config import ContinualConfig, SolvedConfig, StreamConfig
+from classnorm.continual.stream import TaskStream
+from classnorm.errors import unknown_name
+from classnorm.methods.settings.kernel import KernelConfig, recorded_blocks
 from classnorm.methods.settings.shared import GeometryConfig
+from classnorm.registry import Registry
 from classnorm.settings import Count, NotNegative, Positive, Share, added_setting, at_least, at_most, between
+
+if TYPE_CHECKING:
+    from classnorm.continual.strategies.strategy import Strategy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,3 +123,60 @@ class RandomFeatureConfig(SolvedConfig):
     def kernel(self) -> KernelConfig:
         """Settings of the kernel of descriptors."""
         return KernelConfig(descriptor_power=self.descriptor_power, spread=self.spread)
+
+
+_HERE = "classnorm.continual.strategies"
+_OWN: dict[str, tuple[str, type[StreamConfig]]] = {
+    "sequential": (f"{_HERE}.sequential:Sequential", ContinualConfig),
+    "multitask": (f"{_HERE}.multitask:Multitask", ContinualConfig),
+    "ewc": (f"{_HERE}.ewc:EWC", EWCConfig),
+    "mas": (f"{_HERE}.mas:MAS", MASConfig),
+    "agem": (f"{_HERE}.agem:AGEM", AGEMConfig),
+    "replay": (f"{_HERE}.replay:Replay", MemoryConfig),
+    "lwf": (f"{_HERE}.lwf:LwF", LwFConfig),
+    "analytic": (f"{_HERE}.analytic:Analytic", AnalyticConfig),
+    "ranpac": (f"{_HERE}.ranpac:RanPAC", RandomFeatureConfig),
+    "acil": (f"{_HERE}.acil:ACIL", RandomFeatureConfig),
+}
+"""Name → where the strategy is, and its settings."""
+
+STRATEGIES: Registry[type[Strategy]] = Registry(
+    "classnorm.strategies", type, {name: reference for name, (reference, _) in _OWN.items()}
+)
+
+
+def strategy_named(name: str) -> type[Strategy]:
+    _check_name(name)
+    return STRATEGIES[name]
+
+
+def strategy_config(name: str) -> type[StreamConfig]:
+    """The class of a strategy's settings, without PyTorch unless a plug-in needs it."""
+    _check_name(name)
+    return dict(_OWN.values()).get(STRATEGIES.reference(name)) or STRATEGIES[name].Config
+
+
+def configure(stream: TaskStream, strategy: str, **changes: Any) -> StreamConfig:
+    """The settings of a strategy for a stream, with some fields changed.
+
+    There is no final ReLU if the features of the first task have either sign, and on SUN the memory is halved. Features
+    of several encoders have a geometry each.
+    """
+    kind, dataset = strategy_config(strategy), stream.dataset
+    names = [f.name for f in fields(kind)]
+    for name in changes:
+        if name not in names:
+            raise unknown_name("setting", name, names)
+    config = kind()
+    if isinstance(config, ContinualConfig):
+        config = replace(config, final_relu=bool((dataset.loaded(stream.train(0)) >= 0).all()))
+    if isinstance(config, AnalyticConfig):
+        config = replace(config, **recorded_blocks(dataset))
+    if isinstance(config, MemoryConfig) and dataset.benchmark == "SUN":
+        config = replace(config, memory_per_class=5)
+    return replace(config, **changes)
+
+
+def _check_name(name: str) -> None:
+    if name not in STRATEGIES:
+        raise unknown_name("strategy", name, STRATEGIES)
