@@ -115,7 +115,7 @@ class Engine:
         jobs = self.jobs or cores
         if jobs == 1:
             for task in tasks:
-                perform(task, root / task.name, None)
+                perform(LoadedPlugins(), task, root / task.name, None)
             return True
         # As many processes as cores, with one thread each, measured faster than fewer processes with more threads. The
         # last tasks of a batch get no more threads, since their number can change the last digits of a result.
@@ -123,7 +123,7 @@ class Engine:
         workers = max(2, min(jobs, cores, len(tasks)))  # two even for one task: joblib would run it in this process
         started = {"initializer": _serve, "initargs": (os.getpid(),)}
         with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=threads, **started):
-            work = joblib.delayed(_perform_in_worker)
+            work = joblib.delayed(perform)
             mapped = (dataclasses.replace(task, dataset=_mapped(task.dataset)) for task in tasks)  # type: ignore[type-var]
             try:
                 with _quiet_starts():
@@ -254,11 +254,6 @@ def _ended(task: Task, root: Path) -> bool:
     return is_finished(root / task.name, task.marker) or (root / task.name / ERROR).is_file()
 
 
-def _perform_in_worker(plugins: LoadedPlugins, task: Task, folder: Path, threads: int) -> None:
-    """Run a task in a worker process. Unpickling `plugins`, the first argument, loads them before the task."""
-    perform(task, folder, threads)
-
-
 @contextmanager
 def _quiet_starts() -> Iterator[None]:
     """Start workers with Ctrl-C blocked, which they inherit: while they load, it would print their tracebacks."""
@@ -293,8 +288,13 @@ def _serve(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def perform(task: Task, folder: Path, threads: int | None) -> None:
-    """Run a task in this process, unless another process has finished it."""
+def perform(plugins: LoadedPlugins, task: Task, folder: Path, threads: int | None) -> None:
+    """Run a task in this process, unless another process has finished it.
+
+    Args:
+        plugins: those of the process that sends the task. They come before it: where they are unpickled, they are
+            loaded, and the task may need them.
+    """
     if threads is not None:
         import torch
 
@@ -345,6 +345,6 @@ def _files(dataset: ZeroShotDataset, task: Any) -> dict[str, bytes]:
     complete = dataclasses.replace(task, dataset=dataset)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "task"
-        perform(complete, folder, 1)
+        perform(LoadedPlugins(), complete, folder, 1)
         order = sorted(folder.iterdir(), key=lambda path: path.name == complete.marker)
         return {path.name: path.read_bytes() for path in order if path.is_file() and not path.name.startswith(".")}
