@@ -4,16 +4,16 @@ import math
 from pathlib import Path
 
 import pytest
+from classnorm_lab.paper.benchmarks import find_benchmarks
+from classnorm_lab.paper.table_specs import TABLES
 
 from classnorm.methods import FitJob, method_named, resolve
 from classnorm.results.keys import VERSIONS
 from classnorm.runs.engine import Engine
 from classnorm.runs.experiment import Experiment
 from classnorm.runs.search import ValidationTask
-from classnorm_lab.paper.benchmarks import find_benchmarks
 from classnorm_lab.paper.page import known_runs
 from classnorm_lab.paper.reproduction import Effort, Reproduction, measure
-from classnorm_lab.paper.table_specs import TABLES
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "reproduction"
 

@@ -81,14 +81,17 @@ class Job(ABC):
         """Run the job and write the result to a folder, unless it is there. Waits for another process in the folder."""
         processes, checkpoint = execution.processes, folder / CHECKPOINT
         with locked_folder(folder) if processes.is_first else nullcontext():
-            if not processes.from_first(execution.resume and self._is_finished(folder)):
+            if processes.from_first(execution.resume and self._is_finished(folder)):
+                document = Result.read(folder).document
+            else:
                 outcome = self.compute(checkpoint, execution)
+                document = self._recorded(outcome, execution)
                 if processes.is_first:
-                    self._write(folder, outcome, execution)
+                    _write(folder, document, outcome)
             if processes.is_first:
                 shutil.rmtree(checkpoint, ignore_errors=True)  # also that of a process killed at the very end
             processes.from_first()  # the others wait until it is written
-            return Result.read(folder)
+            return Result(folder, document)
 
     def _is_finished(self, folder: Path) -> bool:
         """Whether the folder holds the result of this job; raises if that of another, with nothing to resume."""
@@ -104,10 +107,11 @@ class Job(ABC):
         difference = ", ".join(settings[:3]) or "other data, method or seed"
         raise ConfigError(f"{folder}: holds a finished run with {difference}; choose another `out`")
 
-    def _write(self, folder: Path, outcome: Outcome, execution: Execution) -> None:
+    def _recorded(self, outcome: Outcome, execution: Execution) -> dict[str, Any]:
+        """The document of `result.json`."""
         import torch
 
-        document = {
+        return {
             "key": self.key,
             "dataset": dataset_record(self.dataset),
             "seed": self.seed,
@@ -118,11 +122,14 @@ class Job(ABC):
             "command": execution.command,
             **({"label": execution.label} if execution.label else {}),
         }
-        with new_run(folder) as new:
-            outcome.write(new)
-            files = [path.name for path in new.iterdir()]
-            write_text(new / CARD, run_card(document, files))
-            write_json(new / RESULT, document)
+
+
+def _write(folder: Path, document: dict[str, Any], outcome: Outcome) -> None:
+    with new_run(folder) as new:
+        outcome.write(new)
+        files = [path.name for path in new.iterdir()]
+        write_text(new / CARD, run_card(document, files))
+        write_json(new / RESULT, document)
 
 
 def dataset_record(dataset: ZeroShotDataset) -> dict[str, Any]:
