@@ -4,8 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
-from classnorm_lab.paper.benchmarks import find_benchmarks
-from classnorm_lab.paper.table_specs import TABLES
+from classnorm_lab.paper.datasets import find_datasets
 
 from classnorm.methods import FitJob, method_named, resolve
 from classnorm.results.keys import VERSIONS
@@ -14,6 +13,7 @@ from classnorm.runs.experiment import Experiment
 from classnorm.runs.search import ValidationTask
 from classnorm_lab.paper.page import known_runs
 from classnorm_lab.paper.reproduction import Effort, Reproduction, measure
+from classnorm_lab.paper.tables import TABLES
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "reproduction"
 
@@ -22,7 +22,7 @@ COMMITTED = Path(__file__).parents[2] / "docs" / "reproduction"
 def glyphs():
     """A reproduction on glyphs-light that has no time to run anything."""
     return Reproduction(
-        find_benchmarks(["glyphs-light"], None, None),
+        find_datasets(["glyphs-light"], None, None),
         Effort(seeds=3),
         Engine(jobs=1),
         COMMITTED,
