@@ -96,7 +96,8 @@ class Extract(Command):
             encoder = encoder.with_maps()
         from classnorm.preparation import Encoding, Target, extract
 
-        encoding = Encoding(encoder, device, self.batch_size, None if local else self.cluster.results, self.image.strict)
+        cluster = None if local else self.cluster.results
+        encoding = Encoding(encoder, device, self.batch_size, cluster, self.image.strict)
         target = Target(self.out, self.dtype or ("float16" if self.maps else "float32"), self.rows_per_shard, part)
         split = self.image.split if trainable else None
         reuse = (self.out,) if trainable and target.is_file and local else ()
