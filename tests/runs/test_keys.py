@@ -4,13 +4,13 @@ import math
 from pathlib import Path
 
 import pytest
-from classnorm_lab.paper.datasets import find_datasets
 
 from classnorm.methods import FitJob, method_named, resolve
 from classnorm.results.keys import VERSIONS
 from classnorm.runs.engine import Engine
 from classnorm.runs.experiment import Experiment
 from classnorm.runs.search import ValidationTask
+from classnorm_lab.paper.datasets import find_datasets
 from classnorm_lab.paper.page import known_runs
 from classnorm_lab.paper.reproduction import Effort, Reproduction, measure
 from classnorm_lab.paper.tables import TABLES
