@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+DRAWING = PAGE.split("```")[1]
 PLACES = sorted(set(re.findall(r"`([\w/]+\.py)(?::([\w.]+))?`", PAGE)))
 
 
@@ -28,8 +29,14 @@ def test_a_file_that_is_named_exists_and_defines_the_name(path, name):
 
 @pytest.mark.parametrize("package", ["classnorm", "classnorm_lab"])
 def test_the_drawing_has_every_room(package):
-    drawing = PAGE.split("```")[1]
     rooms = {path.parent.name for path in (ROOT / "src" / package).glob("*/__init__.py")}
     modules = {path.name for path in (ROOT / "src" / package).glob("*.py") if not path.name.startswith("__")}
-    missing = {room for room in rooms | modules if not re.search(rf"\b{re.escape(room)}(?!\w)", drawing)}
+    missing = {room for room in rooms | modules if not re.search(rf"\b{re.escape(room)}(?!\w)", DRAWING)}
     assert missing == set()
+
+
+def test_the_rooms_of_the_drawing_exist():
+    names = re.findall(r"^│ ([\w.]+) ", DRAWING, re.MULTILINE) + re.findall(r"\w+\.py", DRAWING)
+    folders = [ROOT / "src" / package for package in ("classnorm", "classnorm_lab")]
+    assert len(names) > 20
+    assert [name for name in names if not any((folder / name).exists() for folder in folders)] == []
