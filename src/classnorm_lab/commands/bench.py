@@ -8,12 +8,12 @@ from typing import Annotated
 
 from classnorm.cli.console import print_json, print_table
 from classnorm.cli.options import Command, Flag, OutputOptions, optional
-from classnorm.io.files import replacing, write_json
+from classnorm.io.files import write_json
 from classnorm.report.draw import draw, png
+from classnorm.report.files import write_files
 from classnorm.report.tables import rich_table
 from classnorm.settings import check_positive
-from classnorm_lab.bench.measures import compare, read_bench
-from classnorm_lab.bench.presentation import NOTES, bench_tables, comparison_table, step_plot
+from classnorm_lab.bench.measures import NOTES, bench_tables, compare, comparison_table, read_bench, step_plot
 from classnorm_lab.bench.shapes import chosen_shapes
 
 
@@ -62,8 +62,7 @@ class Bench(Command):
         )
         document = run_bench(settings)
         write_json(self.out / "bench.json", document)
-        with replacing(self.out / "bench.png") as temporary:
-            temporary.write_bytes(png(draw(step_plot(document))))
+        write_files(self.out, {"bench.png": png(draw(step_plot(document)))})
         changes = compare(old, document) if old else None
         if self.output.json:
             more = {"comparison": changes.as_dict()} if changes else {}

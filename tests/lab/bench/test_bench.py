@@ -12,8 +12,18 @@ from classnorm.data import SyntheticConfig, save_gbu, synthetic
 from classnorm.errors import ConfigError, DataError
 from classnorm.methods import ClassNormConfig, FitContext, resolve
 from classnorm_lab.bench import textbook
-from classnorm_lab.bench.measures import FORMAT, Change, Measure, compare, measured, measures, read_bench
-from classnorm_lab.bench.presentation import bench_tables, comparison_table, step_plot
+from classnorm_lab.bench.measures import (
+    FORMAT,
+    Change,
+    Measure,
+    bench_tables,
+    compare,
+    comparison_table,
+    measured,
+    measures,
+    read_bench,
+    step_plot,
+)
 from classnorm_lab.bench.shapes import SHAPES, Shape, chosen_shapes, find_dataset, synthetic_dataset
 from classnorm_lab.bench.timing import busy_warning, peak_memory, threads
 from classnorm_lab.bench.training_speed import embedder_products, logit_products, measure_training
