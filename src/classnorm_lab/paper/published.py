@@ -30,7 +30,7 @@ class Published:
 @cache
 def published(table: str) -> dict[str, Published]:
     """Label → row of a table."""
-    text = files(__package__).joinpath("paper", f"{table}.csv").read_text(encoding="utf-8")
+    text = files(__package__).joinpath("as_printed", f"{table}.csv").read_text(encoding="utf-8")
     return {row["row"]: Published(row.pop("row"), row) for row in map(dict, csv.DictReader(text.splitlines()))}
 
 
