@@ -29,6 +29,7 @@ from classnorm.scoring.class_vectors import ClassVectors, as_tensor, summed, wit
 from classnorm.scoring.classes import ClassTable, Origin
 from classnorm.scoring.explanation import Explainer
 from classnorm.scoring.storage import read_model, write_model
+from classnorm.scoring.text_explanation import explain_texts
 from classnorm.scoring.unlabelled import adapted, transformed
 from classnorm.scoring.validation import DescriptionWeight, Validation
 from classnorm.training import Device, pick_dtype
@@ -300,8 +301,6 @@ class Scorer:
             texts: the sentences that describe each class.
             encode: sentences → vectors [n, d_a], as the descriptors of the model were made.
         """
-        from classnorm.scoring.text_explanation import explain_texts
-
         rows = self._rows(_checked(features))
         return explain_texts(self._explainer, self._explainer.pairs(rows, self.top(rows, 2), top), texts, encode, top)
 

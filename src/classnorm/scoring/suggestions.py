@@ -14,6 +14,7 @@ which spreads them over classes. Gains are percentages of the uncertainty.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +26,9 @@ import torch.nn.functional as F
 from classnorm.data.checks import check_features
 from classnorm.data.row_store import RowStore, RowView, row_blocks
 from classnorm.errors import ConfigError, DataError
+from classnorm.methods import ZeroShotModel
 from classnorm.scoring.class_vectors import as_tensor, variances
+from classnorm.scoring.classes import ClassTable
 from classnorm.scoring.explanation import columns_by_name
 
 if TYPE_CHECKING:
@@ -60,7 +63,12 @@ def suggest(scorer: Scorer, features: Rows, count: int = 20, classes: int = 5) -
     if not len(rows):
         raise DataError("there are no unlabelled pictures to choose from")
     pool = _Pool.of(scorer, rows if isinstance(rows, RowView) else check_features(rows, "features"))
-    return {"pictures": _pictures(scorer, pool, count), "classes": _classes(scorer, pool, classes)}
+    columns = columns_by_name(scorer.d_a, scorer.attribute_names)
+    attributes = {name: group[0] for name, group in columns.items() if len(group) == 1}
+    return {
+        "pictures": _pictures(scorer.class_names, pool, count),
+        "classes": _classes(scorer.model, scorer.classes, attributes, pool, classes),
+    }
 
 
 @dataclass(frozen=True)
@@ -125,7 +133,7 @@ def _evidence(scorer: Scorer) -> Floats:
     return np.maximum(pictures, 1.0)
 
 
-def _pictures(scorer: Scorer, pool: _Pool, count: int) -> list[dict[str, Any]]:
+def _pictures(names: Sequence[str], pool: _Pool, count: int) -> list[dict[str, Any]]:
     evidence, free = pool.pictures.copy(), np.ones(len(pool.density), dtype=bool)
     chosen: list[dict[str, Any]] = []
     while len(chosen) < count and free.any():
@@ -136,9 +144,9 @@ def _pictures(scorer: Scorer, pool: _Pool, count: int) -> list[dict[str, Any]]:
         chosen.append(
             {
                 "row": row,
-                "class": scorer.class_names[classes[0]],
+                "class": names[classes[0]],
                 "probability": round(float(p[0]), 4),
-                "reason": _reason(scorer, pool, classes, p),
+                "reason": _reason(names, pool, classes, p),
                 "gain": round(100.0 * float(gains[row]) / pool.uncertainty, 4),
             }
         )
@@ -148,11 +156,11 @@ def _pictures(scorer: Scorer, pool: _Pool, count: int) -> list[dict[str, Any]]:
     return chosen
 
 
-def _reason(scorer: Scorer, pool: _Pool, classes: npt.NDArray[np.int64], p: Floats) -> str:
-    names = [f"{scorer.class_names[c]} ({share:.0%})" for c, share in zip(classes[:2], p[:2], strict=True)]
+def _reason(names: Sequence[str], pool: _Pool, classes: npt.NDArray[np.int64], p: Floats) -> str:
+    likely = [f"{names[c]} ({share:.0%})" for c, share in zip(classes[:2], p[:2], strict=True)]
     best = classes[0]
     stake = f"{pool.at_stake[best]:.1f} pictures at stake, evidence worth {pool.pictures[best]:.1f}"
-    return f"{' or '.join(names)}; {scorer.class_names[best]}: {stake}"
+    return f"{' or '.join(likely)}; {names[best]}: {stake}"
 
 
 class _Pair(NamedTuple):
@@ -162,24 +170,26 @@ class _Pair(NamedTuple):
     against: int
 
 
-def _classes(scorer: Scorer, pool: _Pool, count: int) -> list[dict[str, Any]]:
+def _classes(
+    model: ZeroShotModel, table: ClassTable, attributes: Mapping[str, int], pool: _Pool, count: int
+) -> list[dict[str, Any]]:
     uncertain = np.array(pool.at_stake / pool.pictures)
-    uncertain[scorer.classes.positions(scorer.classes.undescribed)] = 0.0
+    uncertain[table.positions(table.undescribed)] = 0.0
     documents = []
     for c in np.argsort(-uncertain, kind="stable")[:count]:
-        if uncertain[c] <= 0.0 or len(scorer.class_names) < 2:
+        if uncertain[c] <= 0.0 or len(table.names) < 2:
             break
-        pair = _Pair(int(c), _most_confused(pool, int(c), len(scorer.class_names)))
-        attributes = _telling_apart(scorer, pair)
-        name, other = scorer.class_names[c], scorer.class_names[pair.against]
-        check = f"; check {', '.join(entry['name'] for entry in attributes[:3])}" if attributes else ""
+        pair = _Pair(int(c), _most_confused(pool, int(c), len(table.names)))
+        telling = _telling_apart(model, table, attributes, pair)
+        name, other = table.names[c], table.names[pair.against]
+        check = f"; check {', '.join(entry['name'] for entry in telling[:3])}" if telling else ""
         documents.append(
             {
                 "class": name,
-                "kind": scorer.classes.kinds[c],
+                "kind": table.kinds[c],
                 "confused_with": other,
                 "pictures": round(float(pool.at_stake[c]), 1),
-                "attributes": attributes,
+                "attributes": telling,
                 "reason": f"{pool.at_stake[c]:.1f} pictures at stake, most between {name} and {other}{check}",
                 "gain": round(100.0 * float(uncertain[c]) / pool.uncertainty, 4),
             }
@@ -196,29 +206,31 @@ def _most_confused(pool: _Pool, c: int, n_classes: int) -> int:
 
 
 @torch.inference_mode()
-def _telling_apart(scorer: Scorer, pair: _Pair) -> list[dict[str, Any]]:
+def _telling_apart(
+    model: ZeroShotModel, table: ClassTable, attributes: Mapping[str, int], pair: _Pair
+) -> list[dict[str, Any]]:
     """The attributes of a class whose change by a standard deviation would lower the cosine of the two prototypes most.
 
     Dimensions of a text mean nothing one by one and are left out.
+
+    Args:
+        attributes: name → column of the descriptors.
     """
-    columns = {
-        name: group[0] for name, group in columns_by_name(scorer.d_a, scorer.attribute_names).items() if len(group) == 1
-    }
-    if not columns:
+    if not attributes:
         return []
-    index = np.array(list(columns.values()))
-    steps = scorer.descriptors.std(axis=0)[index]
-    moved = np.repeat(scorer.descriptors[[pair.of]], 2 * len(index), axis=0)
+    index = np.array(list(attributes.values()))
+    steps = table.descriptors.std(axis=0)[index]
+    moved = np.repeat(table.descriptors[[pair.of]], 2 * len(index), axis=0)
     moved[np.arange(len(index)), index] += steps
     moved[len(index) + np.arange(len(index)), index] -= steps
-    both = scorer.descriptors[[pair.of, pair.against]]
-    prototypes = F.normalize(scorer.model.prototypes(as_tensor(scorer.model, np.concatenate([both, moved]))), dim=1)
+    both = table.descriptors[[pair.of, pair.against]]
+    prototypes = F.normalize(model.prototypes(as_tensor(model, np.concatenate([both, moved]))), dim=1)
     cosines = (prototypes @ prototypes[1]).double().cpu().numpy()
     change = cosines[2:].reshape(2, -1) - cosines[0]
     up = change[0] <= change[1]
     effect = np.minimum(*change)
     order = np.argsort(effect, kind="stable")[:_ATTRIBUTES]
-    names = list(columns)
+    names = list(attributes)
     return [
         {
             "name": names[i],
