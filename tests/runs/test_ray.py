@@ -20,7 +20,6 @@ import pytest
 import torch
 from PIL import Image
 
-from classnorm import cluster
 from classnorm.cli import main
 from classnorm.data import SyntheticConfig, ZeroShotDataset, load, save_bundle, save_folder, synthetic
 from classnorm.encoders import load_encoder
@@ -28,6 +27,7 @@ from classnorm.errors import ConfigError, DataError
 from classnorm.methods import method_named, resolve
 from classnorm.preparation import extraction
 from classnorm.results.run_folder import Result
+from classnorm.runs import cluster
 from classnorm.runs.engine import Engine, Failure, run_tasks
 from classnorm.runs.experiment import Experiment
 from classnorm.runs.search import SearchConfig, search
