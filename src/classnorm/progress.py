@@ -64,10 +64,10 @@ def stages_of(whole: str) -> Iterator[None]:
 
 
 @contextmanager
-def stage(name: str) -> Iterator[OnProgress | None]:
+def stage(name: str) -> Iterator[None]:
     """Within this block, what is reported is the progress of the named stage."""
     with _display.get().stage(_whole.get() + name) as on_progress, _set(_on_progress, on_progress):
-        yield on_progress
+        yield
 
 
 @contextmanager

@@ -84,23 +84,23 @@ def test_later_tasks_have_no_effect(stream, blinded):
 def test_it_keeps_sums_and_no_row(before):
     strategy = before("analytic")
     for task in range(2):
-        strategy.learn(task, None)
+        strategy.learn(task)
     shapes = {name: list(value.shape) for name, value in strategy.state().items()}
     assert shapes == {"counts": [12], "sums": [12, 16], "products": [16, 16]}
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
-def test_a_killed_run_resumes_to_the_same_bits(stream, tmp_path, at):
+def test_a_killed_run_resumes_to_the_same_bits(stream, tmp_path, watching, at):
     class Killed(Exception):
         pass
 
-    def kill(step):
+    def kill(_, step):
         if step.done == at:
             raise Killed
 
     whole = run_stream(stream, "analytic")
-    with pytest.raises(Killed):
-        run_stream(stream, "analytic", folder=tmp_path, progress=kill)
+    with pytest.raises(Killed), watching(kill):
+        run_stream(stream, "analytic", folder=tmp_path)
     resumed = run_stream(stream, "analytic", folder=tmp_path, resume=True)
     assert all(np.array_equal(a, b) for a, b in zip(whole.history, resumed.history, strict=True))
     assert resumed.losses == whole.losses

@@ -147,10 +147,10 @@ def test_a_hard_run_resumes_to_the_same_logits(dataset, fast, tmp_path, monkeypa
     whole = run_stream(stream, "agem", fast("agem"))
     learn = STRATEGIES["agem"].learn
 
-    def killed(self, task, progress):
+    def killed(self, task):
         if task == 2:
             raise KeyboardInterrupt
-        return learn(self, task, progress)
+        return learn(self, task)
 
     monkeypatch.setattr(STRATEGIES["agem"], "learn", killed)
     with pytest.raises(KeyboardInterrupt):

@@ -80,17 +80,17 @@ def test_it_knows_nothing_before_the_first_task_and_learns(stream, name):
 
 @each
 @pytest.mark.parametrize("at", [1, 3])
-def test_a_killed_run_resumes_to_the_same_bits(stream, tmp_path, name, at):
+def test_a_killed_run_resumes_to_the_same_bits(stream, tmp_path, watching, name, at):
     class Killed(Exception):
         pass
 
-    def kill(step):
+    def kill(_, step):
         if step.done == at:
             raise Killed
 
     whole = run(stream, name)
-    with pytest.raises(Killed):
-        run(stream, name, folder=tmp_path, progress=kill)
+    with pytest.raises(Killed), watching(kill):
+        run(stream, name, folder=tmp_path)
     resumed = run(stream, name, folder=tmp_path, resume=True)
     assert all(np.array_equal(a, b) for a, b in zip(whole.history, resumed.history, strict=True))
     weights = resumed.learner.state_dict()

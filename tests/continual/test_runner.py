@@ -21,11 +21,11 @@ class Killed(Exception):
 
 
 def kill_at(task, epoch):
-    def progress(step):
+    def on_progress(_, step):
         if step.done == (task - 1) * step.total // 3 + epoch:  # of 3 tasks
             raise Killed
 
-    return progress
+    return on_progress
 
 
 def same(one, other):
@@ -50,32 +50,34 @@ def test_the_same_seed_gives_the_same_logits_and_another_seed_others(stream, fas
 
 
 @each_strategy
-def test_a_killed_run_resumes_to_the_same_logits(stream, fast, name, tmp_path):
+def test_a_killed_run_resumes_to_the_same_logits(stream, fast, name, tmp_path, watching):
     config = fast(name, epochs=2)
     whole = run_stream(stream, name, config)
     for at in ((1, 2), (2, 1), (3, 2)):
-        with pytest.raises(Killed):
-            run_stream(stream, name, config, folder=tmp_path, resume=True, progress=kill_at(*at))
+        with pytest.raises(Killed), watching(kill_at(*at)):
+            run_stream(stream, name, config, folder=tmp_path, resume=True)
     steps = []
-    resumed = run_stream(stream, name, config, folder=tmp_path, resume=True, progress=steps.append)
-    assert [(step.done, step.total) for step in steps] == [(5, 6), (6, 6)]  # both epochs of the last of 3 tasks
+    with watching(lambda _, step: steps.append((step.done, step.total))):
+        resumed = run_stream(stream, name, config, folder=tmp_path, resume=True)
+    assert steps == [(5, 6), (6, 6)]  # both epochs of the last of 3 tasks
     assert same(whole.history, resumed.history)
     assert resumed.losses == whole.losses and resumed.rows == whole.rows
     weights = resumed.learner.state_dict()
     assert all(torch.equal(weights[key], value) for key, value in whole.learner.state_dict().items())
 
 
-def test_a_finished_run_is_read_back(stream, fast, tmp_path):
+def test_a_finished_run_is_read_back(stream, fast, tmp_path, watching):
     first = run_stream(stream, "sequential", fast("sequential"), folder=tmp_path)
-    again = run_stream(stream, "sequential", fast("sequential"), folder=tmp_path, resume=True, progress=kill_at(1, 1))
+    with watching(kill_at(1, 1)):
+        again = run_stream(stream, "sequential", fast("sequential"), folder=tmp_path, resume=True)
     assert same(first.history, again.history)
     assert again.train_seconds == first.train_seconds
 
 
-def test_without_resume_a_run_starts_afresh_and_replaces_another(stream, fast, tmp_path):
+def test_without_resume_a_run_starts_afresh_and_replaces_another(stream, fast, tmp_path, watching):
     run_stream(stream, "sequential", fast("sequential"), folder=tmp_path)
-    with pytest.raises(Killed):
-        run_stream(stream, "sequential", fast("sequential"), 1, folder=tmp_path, progress=kill_at(2, 1))
+    with pytest.raises(Killed), watching(kill_at(2, 1)):
+        run_stream(stream, "sequential", fast("sequential"), 1, folder=tmp_path)
     resumed = run_stream(stream, "sequential", fast("sequential"), 1, folder=tmp_path, resume=True)
     assert same(resumed.history, run_stream(stream, "sequential", fast("sequential"), 1).history)
 
@@ -150,15 +152,15 @@ def small_encoder():
 
 
 @each_strategy
-def test_an_encoder_is_trained_along_and_resumes(stream, fast, dataset, name, tmp_path):
+def test_an_encoder_is_trained_along_and_resumes(stream, fast, dataset, name, tmp_path, watching):
     encoder, config = small_encoder(), fast(name, epochs=1)
     settings = {"encoder": encoder, "inputs": Squares(dataset)}
     whole = run_stream(stream, name, config, **settings)
     assert torch.equal(encoder[1].weight, small_encoder()[1].weight)  # the one given stays as it is
     assert not torch.equal(encoder[1].weight, whole.learner.encoder[1].weight)
     assert torch.equal(encoder[2].running_mean, whole.learner.encoder[2].running_mean)
-    with pytest.raises(Killed):
-        run_stream(stream, name, config, folder=tmp_path, progress=kill_at(3, 1), **settings)
+    with pytest.raises(Killed), watching(kill_at(3, 1)):
+        run_stream(stream, name, config, folder=tmp_path, **settings)
     assert same(whole.history, run_stream(stream, name, config, folder=tmp_path, resume=True, **settings).history)
 
 

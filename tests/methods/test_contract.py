@@ -64,19 +64,21 @@ def test_descriptors_of_unseen_classes_change_the_weights_only_of_methods_that_s
 
 
 @each_method
-def test_an_interrupted_training_resumes_to_the_same_weights(tiny_data, fast_settings, tiny_scorer, method, tmp_path):
+def test_an_interrupted_training_resumes_to_the_same_weights(
+    tiny_data, fast_settings, tiny_scorer, method, tmp_path, watching
+):
     if "epochs" not in {field.name for field in dataclasses.fields(METHODS[method].config)}:
         pytest.skip("skipped: the method is not trained in epochs")
 
-    def stop(epoch):
+    def stop(_, epoch):
         if epoch.done == 2:
             raise KeyboardInterrupt
 
     job = FitJob(tiny_data, METHODS[method], resolve(tiny_data, method, **fast_settings(method))[1])
-    context = FitContext(torch.device("cpu"), stop, tmp_path / "training.safetensors", checkpoint_every=1)
-    with pytest.raises(KeyboardInterrupt):
+    context = FitContext(torch.device("cpu"), tmp_path / "training.safetensors", checkpoint_every=1)
+    with pytest.raises(KeyboardInterrupt), watching(stop):
         job.fit(context)
-    resumed = job.fit(replace(context, progress=None, resume=True))
+    resumed = job.fit(replace(context, resume=True))
     assert [record["epoch"] for record in resumed.history] == [1, 2, 3]
     weights = tiny_scorer(method).model.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in resumed.model.state_dict().items())

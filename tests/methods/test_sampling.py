@@ -53,21 +53,21 @@ def test_a_third_of_the_classes_per_step_learns_as_well(dataset, method, recipe,
 
 
 @pytest.mark.parametrize(("method", "recipe"), METHODS)
-def test_a_sample_resumes_to_the_same_weights(dataset, method, recipe, tmp_path):
+def test_a_sample_resumes_to_the_same_weights(dataset, method, recipe, tmp_path, watching):
     method_, config = resolve(dataset, method, recipe, sampled_classes=30, **settings(method) | {"epochs": 2})
     job, path = FitJob(dataset, method_, config), tmp_path / "checkpoint.safetensors"
 
     class Killed(Exception):
         pass
 
-    def kill(progress):
+    def kill(stage, step):
         raise Killed
 
     device = torch.device("cpu")
     whole = job.fit(FitContext(device)).model.state_dict()
-    with pytest.raises(Killed):
-        job.fit(FitContext(device, kill, path, 1))
-    resumed = job.fit(FitContext(device, None, path, 1, True)).model.state_dict()
+    with pytest.raises(Killed), watching(kill):
+        job.fit(FitContext(device, path, 1))
+    resumed = job.fit(FitContext(device, path, 1, True)).model.state_dict()
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 

@@ -43,10 +43,10 @@ def test_augmented_runs_resume_to_the_same_digits(pictures, tmp_path, monkeypatc
     whole = trial.run(tmp_path / "whole").document
     learn, plain = STRATEGIES["sequential"].learn, pictures(1).run(tmp_path / "plain").document
 
-    def killed(self, task, progress):
+    def killed(self, task):
         if task == 2:
             raise KeyboardInterrupt
-        return learn(self, task, progress)
+        return learn(self, task)
 
     monkeypatch.setattr(STRATEGIES["sequential"], "learn", killed)
     with pytest.raises(KeyboardInterrupt):

@@ -32,8 +32,8 @@ def run(model, config, **options):
     return train(model, lambda x, y: F.cross_entropy(model(x), y), features, labels, config, **options)
 
 
-def context(path, key, every=0, resume=False, progress=None):
-    return FitContext(torch.device("cpu"), progress, path, every, resume, key)
+def context(path, key, every=0, resume=False):
+    return FitContext(torch.device("cpu"), path, every, resume, key)
 
 
 def test_training_learns_a_linearly_separable_problem():
@@ -138,38 +138,36 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
-def test_a_killed_training_resumes_to_bit_identical_weights(tmp_path, optimizer):
+def test_a_killed_training_resumes_to_bit_identical_weights(tmp_path, optimizer, watching):
     config = TrainingConfig(epochs=9, batch_size=32, optimizer=optimizer, lr=0.01, schedule="cosine")
     whole = linear()
     run(whole, config)
 
-    def kill(epoch):
+    def kill(_, epoch):
         if epoch.done == 7:
             raise Killed
 
     path = tmp_path / "state.safetensors"
-    with pytest.raises(Killed):
-        run(linear(), config, context=context(path, "key", every=3, progress=kill))
+    with pytest.raises(Killed), watching(kill):
+        run(linear(), config, context=context(path, "key", every=3))
     epochs = []
     resumed = linear()
-    history = run(
-        resumed,
-        config,
-        context=context(path, "key", every=3, resume=True, progress=lambda e: epochs.append(e.done)),
-    )
+    with watching(lambda _, epoch: epochs.append(epoch.done)):
+        history = run(resumed, config, context=context(path, "key", every=3, resume=True))
     assert epochs == [7, 8, 9]  # the checkpoint of epoch 6 was the last one
     assert len(history) == 9
     for ours, theirs in zip(whole.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(ours, theirs)
 
 
-def test_a_finished_training_resumes_without_a_step(tmp_path):
+def test_a_finished_training_resumes_without_a_step(tmp_path, watching):
     config = TrainingConfig(epochs=4, batch_size=32)
     path = tmp_path / "state.safetensors"
     whole, resumed = linear(), linear()
     run(whole, config, context=context(path, "key", every=3))
     epochs = []
-    run(resumed, config, context=context(path, "key", resume=True, progress=lambda e: epochs.append(e.done)))
+    with watching(lambda _, epoch: epochs.append(epoch.done)):
+        run(resumed, config, context=context(path, "key", resume=True))
     assert epochs == []
     assert torch.equal(whole.weight, resumed.weight)
 
@@ -217,11 +215,14 @@ def test_a_loss_that_grows_a_hundredfold_stops_the_training():
         train(model, lambda x, _: model(x).square().mean(), torch.ones(4, 1), torch.zeros(4, dtype=torch.long), config)
 
 
-def test_long_epochs_report_their_steps(monkeypatch):
+def test_long_epochs_report_their_steps(monkeypatch, watching):
     reports = []
-    run(linear(), TrainingConfig(epochs=1, batch_size=150), context=context(None, "", progress=reports.append))
+    config = TrainingConfig(epochs=1, batch_size=150)
+    with watching(lambda _, step: reports.append(step)):
+        run(linear(), config, context=context(None, ""))
     assert [(step.done, step.total) for step in reports] == [(1, 1)]
     monkeypatch.setattr("classnorm.training.loop._SECONDS_BETWEEN_REPORTS", -1.0)
-    run(linear(), TrainingConfig(epochs=1, batch_size=150), context=context(None, "", progress=reports.append))
+    with watching(lambda _, step: reports.append(step)):
+        run(linear(), config, context=context(None, ""))
     assert [step.note for step in reports[1:3]] == ["step 1 of 2", "step 2 of 2"]
     assert [step.done for step in reports[1:]] == [0, 0, 1]

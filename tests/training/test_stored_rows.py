@@ -138,7 +138,7 @@ def test_small_pools_learn_as_well(folder, monkeypatch, method, settings):
     assert accuracy(folder) > accuracy(loaded(folder)) - 0.05 > 0.5
 
 
-def test_a_resumed_training_is_bit_identical(folder, tmp_path, monkeypatch):
+def test_a_resumed_training_is_bit_identical(folder, tmp_path, monkeypatch, watching):
     monkeypatch.setattr(stored_rows, "_POOL_BYTES", 1 << 16)
     method, config = resolve(folder, "classnorm", "reference", epochs=4, hidden=32, calibration="none")
     job = FitJob(folder, method, config)
@@ -146,14 +146,14 @@ def test_a_resumed_training_is_bit_identical(folder, tmp_path, monkeypatch):
     class Killed(Exception):
         pass
 
-    def kill(progress):
-        if progress.done == 3:
+    def kill(_, step):
+        if step.done == 3:
             raise Killed
 
-    context = FitContext(CPU, kill, tmp_path / "checkpoint.safetensors", 1, True)
-    with pytest.raises(Killed):
+    context = FitContext(CPU, tmp_path / "checkpoint.safetensors", 1, True)
+    with pytest.raises(Killed), watching(kill):
         job.fit(context)
-    resumed = job.fit(replace(context, progress=None)).model.state_dict()
+    resumed = job.fit(context).model.state_dict()
     whole = job.fit(FitContext(CPU)).model.state_dict()
     assert all(torch.equal(resumed[name], whole[name]) for name in whole)
 

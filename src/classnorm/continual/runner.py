@@ -7,6 +7,7 @@ import hashlib
 import json
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from classnorm.errors import ConfigError, DataError, DivergedError, ModelError
 from classnorm.io.arrays import read_npy, write_npy
 from classnorm.io.documents import Count
 from classnorm.io.files import replacing
-from classnorm.progress import OnProgress, Progress
+from classnorm.progress import Progress, reported_as
 from classnorm.results.keys import versioned
 from classnorm.results.run_folder import STATE
 from classnorm.training.checkpoint import add_prefix, load_tensors, save_tensors, strip_prefix
@@ -60,7 +61,6 @@ def run_stream(
     device: torch.device | None = None,
     folder: Path | None = None,
     resume: bool = False,
-    progress: OnProgress | None = None,
     encoder: nn.Module | None = None,
     inputs: Inputs | None = None,
 ) -> StreamResult:
@@ -101,7 +101,8 @@ def run_stream(
     for task in range(len(record.losses), stream.n_tasks):
         run.meet(task)
         started, before = time.perf_counter(), counted.count
-        record.losses.append(run.strategy.learn(task, _within(progress, task, stream.n_tasks)))
+        with reported_as(partial(_of_stream, task, stream.n_tasks)):
+            record.losses.append(run.strategy.learn(task))
         record.seconds += time.perf_counter() - started
         record.rows += counted.count - before
         run.save()
@@ -198,15 +199,10 @@ class _Run:
         return logits
 
 
-def _within(progress: OnProgress | None, task: int, n_tasks: int) -> OnProgress | None:
-    """Reports the progress of a task as progress of the stream."""
-
-    def report(step: Progress) -> None:
-        assert progress is not None
-        note = f"task {task + 1}/{n_tasks}, {step.note}"
-        progress(Progress(task * step.total + step.done, n_tasks * step.total, note))
-
-    return progress and report
+def _of_stream(task: int, n_tasks: int, step: Progress) -> Progress:
+    """The progress of a task as progress of the stream."""
+    note = f"task {task + 1}/{n_tasks}, {step.note}"
+    return Progress(task * step.total + step.done, n_tasks * step.total, note)
 
 
 @torch.inference_mode()

@@ -19,7 +19,6 @@ from classnorm.encoders import load_encoder
 from classnorm.errors import DataError
 from classnorm.io.files import cache_folder, make_folder
 from classnorm.metrics import calibration_curves, continual_scores, side_scores
-from classnorm.progress import watcher
 from classnorm.results.keys import key_of
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import STATE
@@ -142,7 +141,6 @@ class ContinualExperiment(Job):
             device=device,
             folder=make_folder(checkpoint),
             resume=execution.resume,
-            progress=watcher(),
             encoder=encoder,
             inputs=inputs,
         )

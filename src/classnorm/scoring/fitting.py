@@ -81,12 +81,12 @@ def fit_calibrated(job: FitJob, context: FitContext) -> CalibratedFit:
     fits = []
     for split, part in enumerate(jobs):
         checkpoint = context.checkpoint and context.checkpoint.with_name(f"validation-{split}.safetensors")
-        with stage(f"validation {split + 1}/{len(jobs)}") as progress:
-            fits.append(_validate(part, replace(context, progress=progress, checkpoint=checkpoint)))
+        with stage(f"validation {split + 1}/{len(jobs)}"):
+            fits.append(_validate(part, replace(context, checkpoint=checkpoint)))
     chosen, record = _decided(job, fits, _with_novel_classes(job, context) if _is_of_rows(job) else fits)
-    with stage("training") as progress:
+    with stage("training"):
         before, cpu = time.perf_counter(), time.process_time()
-        final = replace(context, progress=progress, earlier=[])
+        final = replace(context, earlier=[])
         fitted = job.fit(final)
     now, cpu_seconds = time.perf_counter(), time.process_time() - cpu
     in_final, in_all = _earlier(final.earlier, "seconds"), _earlier(context.earlier + final.earlier, "seconds")

@@ -1,4 +1,4 @@
-"""How a training run is executed: device, progress, checkpoints."""
+"""How a training run is executed: device, checkpoints, processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.progress import OnProgress
 from classnorm.training.distributed import ALONE, Processes
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ class FitContext:
     """How a training run is executed; nothing in it changes the result."""
 
     device: torch.device
-    progress: OnProgress | None = None
     checkpoint: Path | None = None
     """Checkpoint file, or None for no checkpoints."""
     checkpoint_every: int = 0

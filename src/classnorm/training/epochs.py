@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from classnorm.errors import ConfigError, DivergedError
-from classnorm.progress import Progress
+from classnorm.progress import report
 from classnorm.training.checkpoint import load_checkpoint, save_checkpoint
 from classnorm.training.context import FitContext, History
 
@@ -49,6 +49,7 @@ def run_epochs(
         DivergedError: if a loss is not finite or has risen too far.
     """
     history: History = []
+    reports = context is not None  # else it is a small part of a fit, such as a classifier of generated rows
     context = context or FitContext(torch.device("cpu"))
     path, every = context.checkpoint, context.checkpoint_every
     if path and context.resume and path.exists():
@@ -67,8 +68,8 @@ def run_epochs(
         history.append({"epoch": epoch + 1, "loss": mean, "lr": rate, "seconds": seconds, "cpu_seconds": cpu_seconds})
         if path and context.processes.is_first and every and (epoch + 1 == epochs or (epoch + 1) % every == 0):
             save_checkpoint(path, model, optimizer, context.key, history)
-        if context.progress:
-            context.progress(Progress(epoch + 1, epochs, f"loss {mean:.3f}"))
+        if reports:
+            report(epoch + 1, epochs, f"loss {mean:.3f}")
     return history
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from classnorm.progress import Progress
+from classnorm.progress import report
 from classnorm.training.checkpoint import seeded
 from classnorm.training.context import FitContext, History
 from classnorm.training.device import Precision, autocast, pick_dtype
@@ -114,7 +114,7 @@ def train(
         features: [n, d_z] on the model's device, or rows that stay in files.
         labels: [n].
         seed: seed of the row order, which depends only on (seed, epoch).
-        context: progress, checkpoints, and the processes among which each batch is divided.
+        context: checkpoints, and the processes among which each batch is divided; without one, nothing is reported.
         batches: rows of each step, of rows in memory; by default all in shuffled batches of ``config.batch_size``.
         on_step: called with the number of each step before its batch is drawn.
         augment: changes a batch before it is divided; what it returns after features and labels is passed to `loss`.
@@ -155,9 +155,9 @@ def train(
             add_up = partial(processes.add_up_gradients, parameters, share)
             gradient_step(optimizer, value, parameters, config.grad_clip, add_up, scaler)
             losses[i] = share * value.detach()
-            if context and context.progress and time.monotonic() - reported > _SECONDS_BETWEEN_REPORTS:
+            if context and time.monotonic() - reported > _SECONDS_BETWEEN_REPORTS:
                 reported = time.monotonic()
-                context.progress(Progress(number, config.epochs, f"step {i + 1} of {steps_per_epoch}"))
+                report(number, config.epochs, f"step {i + 1} of {steps_per_epoch}")
         processes.add_up(losses)
         return EpochLosses(losses, learning_rate(config, first, total_steps))
 

@@ -14,7 +14,7 @@ import torch
 from classnorm.data import ZeroShotDataset
 from classnorm.methods import ClassNormConfig, FitContext, ZeroShotModel, resolve
 from classnorm.methods.method import Fit
-from classnorm.progress import report
+from classnorm.progress import Display, report, shown_on
 from classnorm.training import Stage, stage_seconds
 from classnorm_lab.bench import textbook
 from classnorm_lab.bench.measures import measured
@@ -79,7 +79,7 @@ def _one_epoch(
     fit: Fit, dataset: ZeroShotDataset, config: ClassNormConfig, context: FitContext
 ) -> tuple[_Epoch, ZeroShotModel]:
     started, cpu = time.perf_counter(), time.process_time()
-    with peak_memory() as memory, stage_seconds() as stages:
+    with peak_memory() as memory, stage_seconds() as stages, shown_on(Display()):  # only repeats are shown
         fitted = fit(dataset, config, 0, context)
     total, cpu = time.perf_counter() - started, time.process_time() - cpu
     seconds = fitted.history[0]["seconds"]

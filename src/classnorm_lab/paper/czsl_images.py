@@ -242,7 +242,6 @@ def _adapted_features(reproduction: Reproduction, experiment: ContinualExperimen
                 experiment.seed,
                 encoder=encoder,
                 inputs=inputs,
-                progress=progress.watcher(),
             )
         return _features(outcome.learner.encoder, inputs)
 

@@ -116,9 +116,10 @@ def test_a_known_class_is_known_again_after_the_rounding_of_a_table(scorer, worl
     np.testing.assert_array_equal(again.prototypes()[-1], scorer.prototypes()[0])
 
 
-def test_progress_and_history_report_the_same_epochs(world):
+def test_progress_and_history_report_the_same_epochs(world, watching):
     reports = []
-    fitted = quick_fit(world[0], FitContext(torch.device("cpu"), reports.append))
+    with watching(lambda _, epoch: reports.append(epoch)):
+        fitted = quick_fit(world[0], FitContext(torch.device("cpu")))
     assert [(epoch.done, epoch.total) for epoch in reports] == [(1, 3), (2, 3), (3, 3)]
     assert [epoch.note for epoch in reports] == [f"loss {record['loss']:.3f}" for record in fitted.history]
 

@@ -22,7 +22,7 @@ from classnorm.errors import ConfigError
 from classnorm.methods.descriptor_kernel import DescriptorKernel
 from classnorm.methods.kernel import KernelModel, build, solve
 from classnorm.nn.geometry import FeatureMoments
-from classnorm.progress import OnProgress, Progress
+from classnorm.progress import report
 from classnorm.training.checkpoint import strip_prefix
 
 _BLOCK = 4096  # rows added at once
@@ -80,12 +80,11 @@ class Analytic(Strategy):
             raise ConfigError("strategy analytic learns from features and trains no encoder; leave out `encoder`")
         return KernelLearner(config, d_a, d_z)
 
-    def learn(self, task: int, progress: OnProgress | None) -> list[float]:
+    def learn(self, task: int) -> list[float]:
         for rows in torch.split(self.problem.rows[task], _BLOCK):
             self.moments.update(self.problem.inputs.batch(rows), self.problem.labels[rows])
         loss = self._solve()
-        if progress:
-            progress(Progress(1, 1, f"loss {loss:.3f}"))
+        report(1, 1, f"loss {loss:.3f}")
         return [loss]
 
     @torch.no_grad()

@@ -20,7 +20,7 @@ from classnorm.continual.strategies.settings import RandomFeatureConfig
 from classnorm.continual.strategies.strategy import Strategy, StreamProblem
 from classnorm.errors import ConfigError
 from classnorm.methods.descriptor_kernel import DescriptorKernel
-from classnorm.progress import OnProgress, Progress
+from classnorm.progress import report
 from classnorm.training import seeded
 
 _BLOCK = 1024  # rows expanded at once
@@ -82,7 +82,7 @@ class RandomFeatureStrategy(Strategy):
         return cls.learner_class(config, d_a, d_z, seed)
 
     @torch.no_grad()
-    def learn(self, task: int, progress: OnProgress | None) -> list[float]:
+    def learn(self, task: int) -> list[float]:
         for rows in torch.split(self.problem.rows[task], _BLOCK):
             hidden = self.learner.expanded(self.problem.inputs.batch(rows)).cpu()
             labels = self.problem.labels[rows].cpu()
@@ -95,8 +95,7 @@ class RandomFeatureStrategy(Strategy):
         kernel = DescriptorKernel.fit(descriptors, self.learner.config, self.problem.seed)
         matrix = self.solve(kernel, descriptors, seen)
         self.learner.kernel, self.learner.matrix = kernel.to(device), matrix.float().to(device)
-        if progress:
-            progress(Progress(1, 1, f"{len(seen)} classes"))
+        report(1, 1, f"{len(seen)} classes")
         return [0.0]
 
     @abstractmethod

@@ -20,7 +20,6 @@ from classnorm.continual.config import ContinualConfig, Grid, StreamConfig
 from classnorm.continual.learner import AugmentedInputs, Inputs, Learner
 from classnorm.continual.stream import TaskStream
 from classnorm.errors import ConfigError
-from classnorm.progress import OnProgress
 from classnorm.training import EpochLosses, FitContext, gradient_step, make_optimizer, run_epochs, seeded
 
 
@@ -113,7 +112,7 @@ class Strategy(ABC):
         """The learner before the first task."""
 
     @abstractmethod
-    def learn(self, task: int, progress: OnProgress | None) -> list[float]:
+    def learn(self, task: int) -> list[float]:
         """Learn a task (numbered from 0), report progress within it, and return the mean loss of each epoch."""
 
     def state(self) -> dict[str, Tensor]:
@@ -150,7 +149,7 @@ class GradientStrategy(Strategy):
     def new_learner(cls, config: ContinualConfig, d_a: int, d_z: int, seed: int, encoder: nn.Module | None) -> Learner:
         return Learner(config, d_a, d_z, seed, encoder)
 
-    def learn(self, task: int, progress: OnProgress | None) -> list[float]:
+    def learn(self, task: int) -> list[float]:
         """Train with a new optimizer: momentum from the previous task would pull the wrong way."""
         config, learner = self.config, self.problem.learner
         parameters = list(self.parameters.values())
@@ -172,7 +171,7 @@ class GradientStrategy(Strategy):
             return EpochLosses(torch.stack(losses), training.lr)
 
         learner.train()
-        context = FitContext(device, progress)
+        context = FitContext(device)
         where = f" of task {task + 1}"
         epochs = 1 if self.problem.rows_at_once else config.epochs
         history = run_epochs(epoch, epochs, learner, optimizer, context, where=where, largest_rise=math.inf)
