@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -109,21 +111,21 @@ def test_a_text_that_is_not_understood_is_refused(text: str, message: str) -> No
 
 
 @pytest.mark.parametrize(
-    "config",
+    "sizes",
     [
-        SyntheticConfig(classes=10, unseen=9, rows=100),
-        SyntheticConfig(classes=10, unseen=-1, rows=100),
-        SyntheticConfig(classes=10, unseen=2, rows=19),
-        SyntheticConfig(features=0),
-        SyntheticConfig(attributes=0),
-        SyntheticConfig(factors=0),
-        SyntheticConfig(noise=-1.0),
-        SyntheticConfig(noise=float("nan")),
-        SyntheticConfig(noise=float("inf")),
-        SyntheticConfig(seed=-1),
+        {"classes": 10, "unseen": 9, "rows": 100},
+        {"classes": 10, "unseen": -1, "rows": 100},
+        {"classes": 10, "unseen": 2, "rows": 19},
+        {"features": 0},
+        {"attributes": 0},
+        {"factors": 0},
+        {"noise": -1.0},
+        {"noise": float("nan")},
+        {"noise": float("inf")},
+        {"seed": -1},
     ],
     ids=str,
 )
-def test_sizes_that_cannot_be_are_refused(config: SyntheticConfig) -> None:
+def test_sizes_that_cannot_be_are_refused(sizes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"synthetic: |seed"):
-        synthetic(config)
+        synthetic(SyntheticConfig(**sizes))

@@ -17,7 +17,7 @@ import torch
 
 from classnorm.encoders import frozen_encoder
 from classnorm.errors import ConfigError, OutputError
-from classnorm.methods import METHODS
+from classnorm.methods import METHODS, ZeroShotModel
 from classnorm.metrics import Calibration
 from classnorm.scoring import Scorer, fit
 from classnorm.scoring import onnx_export as module
@@ -185,7 +185,7 @@ def test_a_method_that_trains_its_prototypes_replaces_both_files_of_an_earlier_e
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
 
 
-class Undecided(torch.nn.Module):
+class Undecided(ZeroShotModel):
     """Logits that look at a value to decide what to do."""
 
     def __init__(self):
