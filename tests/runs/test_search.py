@@ -61,6 +61,15 @@ def test_neither_test_rows_nor_unseen_classes_play_a_part(dataset, tmp_path):
     assert results[0] == results[1]
 
 
+def test_settings_that_exclude_each_other_fail_alone(dataset, tmp_path):
+    space = {"geometry": Choice((True, False)), "final_relu": Choice((True, False))}
+    config = SearchConfig(sampler="grid", splits=1)
+    trials, best = search(dataset, "classnorm", base(dataset, hidden=16), space, config, tmp_path, ONE)
+    assert [trial.state for trial in trials] == ["failed", "complete", "complete", "complete"]
+    assert "final_relu=False" in trials[0].error
+    assert not (best.geometry and best.final_relu)
+
+
 def test_tpe_tries_as_many_trials_as_asked_and_stays_in_its_ranges(dataset, tmp_path):
     space = {"lr": Range(1e-4, 1e-2, log=True), "epochs": Range(1, 3, whole=True)}
     trials, _ = search(

@@ -45,11 +45,9 @@ class KernelModel(ProductModel):
     """Geometry, kernel, the coefficients between them, and a linear map of the features, initially the identity."""
 
     means: Tensor
-    shortest: Tensor | None
+    shortest: Tensor
 
-    def __init__(
-        self, config: KernelConfig, d_z: int, kernel: DescriptorKernel, n_seen: int, shortest: float | None = None
-    ) -> None:
+    def __init__(self, config: KernelConfig, d_z: int, kernel: DescriptorKernel, n_seen: int) -> None:
         super().__init__()
         self.geometry = config.build_geometry(d_z)
         self.kernel = kernel
@@ -57,8 +55,7 @@ class KernelModel(ProductModel):
         self.coefficients = nn.Parameter(torch.zeros(kernel.basis.shape[1], k))
         self.map = nn.Parameter(torch.zeros(k, k))
         self.register_buffer("means", torch.zeros(n_seen, k))  # of the seen classes, after the geometry
-        limit = None if shortest is None else torch.tensor(shortest)
-        self.register_buffer("shortest", limit)  # None in models of version 0.1
+        self.register_buffer("shortest", torch.tensor(shortest_length(n_seen)))
         self.map_rate = 0.0 if config.closed_form else config.map_rate
         self.scale = config.scale
         self.length, self.hubness = config.length, config.hubness
@@ -67,9 +64,7 @@ class KernelModel(ProductModel):
     def prototypes(self, descriptors: Tensor) -> Tensor:
         """[n_classes, d_a] → [n_classes, k + 1]; the last column is the hubness penalty."""
         raw = self.kernel(descriptors) @ self.coefficients
-        length = raw.norm(dim=1, keepdim=True).clamp(min=1e-12)
-        if self.shortest is not None:
-            length = torch.maximum(length, self.shortest)
+        length = torch.maximum(raw.norm(dim=1, keepdim=True), self.shortest)
         return with_hubness(raw / length**self.length, self.mapped(self.means), self.hubness)
 
     def row_vectors(self, features: Tensor) -> Tensor:
@@ -132,8 +127,7 @@ def shortest_length(n_seen: int) -> float:
 def build(config: KernelConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor]) -> KernelModel:
     """A model to load weights into."""
     kernel = DescriptorKernel(config, d_a, *weights["kernel.basis"].shape, weighted="kernel.weights" in weights)
-    shortest = float(weights["shortest"]) if "shortest" in weights else None
-    return KernelModel(config, d_z, kernel, len(weights["means"]), shortest)
+    return KernelModel(config, d_z, kernel, len(weights["means"]))
 
 
 def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitContext) -> Fitted:
@@ -253,7 +247,7 @@ def solve(config: KernelConfig, descriptors: Tensor, moments: FeatureMoments, se
     kernel = DescriptorKernel.fit(descriptors, config, seed, block_weights(config, descriptors, moments, seed))
     features = kernel(descriptors)
     means = moments.class_means.to(kernel.center.dtype)
-    model = KernelModel(config, means.shape[1], kernel, len(means), shortest_length(len(means)))
+    model = KernelModel(config, means.shape[1], kernel, len(means))
     errors = None
     if config.error_share:
         left_out = left_out_errors(features, moments.class_means - moments.mean, config.ridge)
