@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from classnorm.data import load
 from classnorm.errors import ConfigError
 from classnorm.methods import resolve
-from classnorm.methods.eszsl import Moments, compatibility
+from classnorm.methods.closed_form import Moments, compatibility
 from classnorm.scoring import fit
 
 

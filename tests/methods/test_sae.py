@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from classnorm.methods.eszsl import Moments
-from classnorm.methods.sae import encoder
+from classnorm.methods.closed_form import Moments, encoder
 from classnorm.scoring import fit
 
 

@@ -53,8 +53,8 @@ _ESZSL_GRID: Space = {  # part of the publication's grid of powers of ten
 ESZSL = Method(
     ESZSLConfig,
     {"paper": _eszsl_paper, "reference": _eszsl_reference},
-    build=Lazy("classnorm.methods.eszsl", "build"),
-    fit=Lazy("classnorm.methods.eszsl", "fit"),
+    build=Lazy("classnorm.methods.closed_form", "build_eszsl"),
+    fit=Lazy("classnorm.methods.closed_form", "fit_eszsl"),
     space=_ESZSL_SPACE,
     grid=_ESZSL_GRID,
 )
@@ -92,8 +92,8 @@ _SAE_GRID: Space = {
 SAE = Method(
     SAEConfig,
     {"paper": _sae_paper, "reference": _sae_reference},
-    build=Lazy("classnorm.methods.sae", "build"),
-    fit=Lazy("classnorm.methods.sae", "fit"),
+    build=Lazy("classnorm.methods.closed_form", "build_sae"),
+    fit=Lazy("classnorm.methods.closed_form", "fit_sae"),
     space=_SAE_SPACE,
     grid=_SAE_GRID,
 )
