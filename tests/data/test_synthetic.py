@@ -86,8 +86,8 @@ def test_less_noise_makes_rows_of_a_class_more_alike() -> None:
 
 
 def test_a_text_names_sizes_and_leaves_the_rest() -> None:
-    parsed = SyntheticConfig.parse("classes=30,noise=0.5,seed=7")
-    assert parsed == SyntheticConfig(classes=30, noise=0.5, seed=7)
+    parsed = SyntheticConfig.parse("unseen=30,noise=0.5,seed=7")
+    assert parsed == SyntheticConfig(unseen=30, noise=0.5, seed=7)
 
 
 def test_an_empty_text_is_the_default() -> None:
