@@ -53,9 +53,10 @@ def test_the_card_of_a_search_has_its_best_trial_and_the_scores_of_the_winner():
         "scores": RUN["scores"],
     }
     card = search_card(document, ["trials.csv", "fits"])
-    assert "3 trials (tpe). The best has a harmonic mean of 60.0" in card and "with 2 seeds" in card
+    assert "Trials: 3 (tpe). The best has a harmonic mean of 60.0" in card and "Seeds: 2." in card
     assert rows(card, "Settings") == {"lr": "0.5"}
     assert rows(card, "Files").keys() == {"trials.csv", "fits"}
+    assert "`classnorm train --recipe`" in search_card(document, ["recipe.json"])
 
 
 def test_names_of_others_do_not_change_the_layout_of_the_card():

@@ -59,7 +59,10 @@ def run_card(document: Mapping[str, Any], files: Collection[str]) -> str:
         _stream_protocol(document) if is_stream else _protocol(document),
         _table(
             ("score", "value", "meaning"),
-            ((score, _score(score, value), _SCORES.get(score, "")) for score, value in document["scores"].items()),
+            (
+                (_text(score), _score(score, value), _SCORES.get(score, ""))
+                for score, value in document["scores"].items()
+            ),
         ),
         *([f"Notice: {_text(notice)}." for notice in document.get("notices", ())]),
         *_settings(document["config"]),
@@ -79,14 +82,17 @@ def search_card(document: Mapping[str, Any], files: Collection[str]) -> str:
     best = max((trial["harmonic"] for trial in trials if trial["state"] == "complete"), default=None)
     return _joined(
         f"# Search for settings of {method} on {_text(dataset['name'])}",
-        f"{len(trials)} trials ({_text(document['sampler'])}). The best has a harmonic mean of {number_text(best)} on "
+        f"Trials: {len(trials)} ({_text(document['sampler'])}). The best has a harmonic mean of {number_text(best)} on "
         f"validation classes, which are training classes held out; no test row was looked at. It was trained again on "
-        f"all training rows and scored once on the test rows, with {len(document['runs'])} seeds.",
+        f"all training rows and scored once on the test rows. Seeds: {len(document['runs'])}.",
         "## Scores",
         _SEEN_AND_UNSEEN,
         _table(
             ("score", "mean over seeds", "meaning"),
-            ((score, _score(score, value), _SCORES.get(score, "")) for score, value in document["scores"].items()),
+            (
+                (_text(score), _score(score, value), _SCORES.get(score, ""))
+                for score, value in document["scores"].items()
+            ),
         ),
         *_settings(document["best"]),
         _data(dataset),
@@ -135,7 +141,9 @@ def _stream_protocol(document: Mapping[str, Any]) -> str:
 
 
 def _settings(config: Mapping[str, Any]) -> tuple[str, str]:
-    return "## Settings", _table(("setting", "value"), ((name, str(value)) for name, value in sorted(config.items())))
+    return "## Settings", _table(
+        ("setting", "value"), ((_text(name), _text(value)) for name, value in sorted(config.items()))
+    )
 
 
 def _origin(document: Mapping[str, Any]) -> str:
@@ -161,7 +169,7 @@ def _listed(files: Iterable[str]) -> tuple[str, str]:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *([_text(cell) for cell in row] for row in rows)]
+    lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
