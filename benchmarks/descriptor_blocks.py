@@ -17,7 +17,8 @@ import numpy as np
 import torch
 
 from classnorm.data import ZeroShotDataset, load
-from classnorm.data.descriptions import match_names, read_descriptions
+from classnorm.data.descriptions import read_descriptions
+from classnorm.data.names import match_names
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.metrics import choose_calibration, side_gzsl_scores
 from classnorm.scoring.fitting import validate

@@ -20,7 +20,8 @@ import torch.nn.functional as F
 from scipy.special import logsumexp
 
 from classnorm.data import load
-from classnorm.data.descriptions import match_names, read_descriptions
+from classnorm.data.descriptions import read_descriptions
+from classnorm.data.names import match_names
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.methods.descriptor_kernel import ridge
 from classnorm.metrics import choose_calibration, side_gzsl_scores, side_scores

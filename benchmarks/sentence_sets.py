@@ -18,8 +18,9 @@ import numpy as np
 import torch
 
 from classnorm.data import ZeroShotDataset, load
-from classnorm.data.descriptions import Descriptions, readable_name
+from classnorm.data.descriptions import Descriptions
 from classnorm.data.images import cub_attribute_names
+from classnorm.data.names import readable_name
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.metrics import choose_calibration, side_gzsl_scores
 from classnorm.preparation.describing import describe

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from classnorm.data.descriptions import match_names, read_descriptions, readable_name
+from classnorm.data.descriptions import read_descriptions
+from classnorm.data.names import match_names, readable_name
 from classnorm.errors import DataError
 
 SAID = {"okapi": ("A shy animal.", "It has striped legs."), "Black_Rat": ("A rodent.",)}

@@ -15,9 +15,9 @@ from classnorm.cli.model_command import InputCommand
 from classnorm.cli.options import DataOptions, OutputOptions, optional
 from classnorm.data import ZeroShotDataset
 from classnorm.data.bundles import is_folder_bundle
-from classnorm.data.descriptions import match_names
 from classnorm.data.image_table import ImageTable
 from classnorm.data.images import find_images
+from classnorm.data.names import match_names
 from classnorm.errors import DataError
 from classnorm.metrics import Calibration, SideScores, side_gzsl_scores, side_predictions
 from classnorm.report import SCORES, rich_table

@@ -12,8 +12,8 @@ import tyro
 from classnorm.cli.console import print_json
 from classnorm.cli.model_command import InputCommand, Inputs, InputsArgument
 from classnorm.cli.options import OutputOptions, optional
-from classnorm.data.attribute_names import TEXT, check_attribute_names, read_attribute_names
-from classnorm.data.descriptions import match_names, read_descriptions, readable_name
+from classnorm.data.descriptions import read_descriptions
+from classnorm.data.names import TEXT, check_attribute_names, match_names, read_attribute_names, readable_name
 from classnorm.errors import ConfigError, DataError
 from classnorm.io.files import replacing
 from classnorm.preparation.describing import framed_vectors, recorded_text_encoder

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.attribute_names import check_attribute_names
 from classnorm.data.checks import check_descriptors, check_distinct, check_features, check_integers, row_chunks
+from classnorm.data.names import check_attribute_names
 from classnorm.data.provenance import Provenance
 from classnorm.data.row_store import Features, IntArray, RowStore, RowView
 from classnorm.errors import DataError

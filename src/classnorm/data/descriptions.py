@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.checks import check_descriptors, check_distinct
 from classnorm.data.dataset import ZeroShotDataset
 from classnorm.data.images import class_folders, cub_attribute_names, read_cub_classes
+from classnorm.data.names import find_attribute_names, match_names, readable_name, some_names
 from classnorm.data.provenance import Provenance
 from classnorm.data.table_files import (
     csv_rows,
@@ -28,13 +26,11 @@ from classnorm.data.table_files import (
     text_lines,
 )
 from classnorm.data.xlsa17 import read_splits
-from classnorm.errors import DataError, nearest
+from classnorm.errors import DataError
 from classnorm.io.arrays import read_npz, texts
 
 _NAME_COLUMNS = ("name", "class", "class_name", "classname", "label", "species", "category")
 _SUFFIXES = (".txt", ".csv", ".parquet", ".json", ".npz", ".npy")
-_SHOWN = 3  # names in a message
-_COMPARED = 200_000  # pairs of names: about a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,15 +63,15 @@ class Descriptions:
     def notices(self) -> list[str]:
         """Warnings about valid descriptions."""
         notices = []
-        if names := self._first_equal(map(_key, self.names)):
-            notices.append(f"{self.where}: {_some(names)} differ only in spelling; are they one class?")
+        if names := self._first_equal(readable_name(name).casefold() for name in self.names):
+            notices.append(f"{self.where}: {some_names(names)} differ only in spelling; are they one class?")
         rows = self.sentences if self.table is None else [row.tobytes() for row in self.table]
         if names := self._first_equal(rows):
-            notices.append(f"{self.where}: {_some(names)} have the same description and cannot be distinguished")
+            notices.append(f"{self.where}: {some_names(names)} have the same description and cannot be distinguished")
         if self.table is not None and len(self.table) > 1:
             constant = np.flatnonzero((self.table == self.table[0]).all(axis=0))
             if len(constant):
-                columns = _some([self.columns[i] for i in constant])
+                columns = some_names([self.columns[i] for i in constant])
                 notices.append(f"{self.where}: the same for all classes, so of no use: {columns}")
         return notices
 
@@ -119,15 +115,6 @@ def read_descriptions(source: str | Path, *, numbers: bool = False) -> Descripti
     return descriptions
 
 
-def readable_name(name: str) -> str:
-    """Format a class name as plain text: drop a leading number and dot, replace _, - and + by spaces.
-
-    >>> readable_name("001.Black_footed_Albatross")
-    'Black footed Albatross'
-    """
-    return " ".join(re.sub(r"[_+-]", " ", re.sub(r"^\d+\.", "", name)).split()) or name
-
-
 def with_descriptors(dataset: ZeroShotDataset, path: Path) -> ZeroShotDataset:
     """The dataset with the descriptors of a file instead of its own; classes match by name."""
     table = read_descriptors(path)
@@ -135,89 +122,6 @@ def with_descriptors(dataset: ZeroShotDataset, path: Path) -> ZeroShotDataset:
     rows = np.stack(list(table.values()))[order].astype(np.float32)
     provenance = dataset.provenance | {"attributes": path.stem}
     return replace(dataset, descriptors=rows, provenance=provenance, attribute_names=None)
-
-
-def match_names(names: Sequence[str], source: str, known: Sequence[str], where: str) -> list[int]:
-    """Return the index in `known` (from `where`) of each of `names` (from `source`).
-
-    Names match if they are equal as readable lower-case text: 001.Black_footed_Albatross is "black-footed albatross".
-    """
-    exact = {name: i for i, name in enumerate(known)}
-    loose: dict[str, list[int]] = {}
-    for name, i in exact.items():
-        loose.setdefault(_key(name), []).append(i)
-    matches = [[exact[name]] if name in exact else loose.get(_key(name), []) for name in names]
-    missing = [name for name, indices in zip(names, matches, strict=True) if not indices]
-    if missing:
-        near = nearest(_key(missing[0]), loose)
-        hint = f"did you mean {known[loose[near][0]]!r}? Add" if near is not None else "add"
-        rest = f" and of {len(missing) - 1} more ({_some(missing[1:])})" if len(missing) > 1 else ""
-        raise DataError(
-            f"{where}: no description of the class {missing[0]!r}{rest} of {source}; {hint} it, or correct the name"
-        )
-    for name, indices in zip(names, matches, strict=True):
-        if len(indices) > 1:
-            candidates = _some([known[i] for i in indices])
-            raise DataError(f"{where}: {candidates} all match the class {name!r} of {source}; use the exact name")
-    positions = [first for first, *_ in matches]
-    repeated = [position for position, count in Counter(positions).items() if count > 1]
-    if repeated:
-        same = _some([name for name, position in zip(names, positions, strict=True) if position == repeated[0]])
-        raise DataError(f"{source}: {same} all match the class {known[repeated[0]]!r} of {where}; merge them")
-    return positions
-
-
-def respelled(names: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Replace each of `names` by the one of `known` that is the same name in another spelling, if there is one.
-
-    Numbers and single letters have one spelling: "a" and "A", "1" and "-1" are different classes.
-
-    >>> respelled(["014.Indigo_bunting", "Okapi"], ["Painted Bunting", "Indigo Bunting"])
-    ['Indigo Bunting', 'Okapi']
-    """
-    exact: dict[str, str] = {}
-    spellings: dict[str, list[str]] = {}
-    for name in known:
-        exact[name] = name
-        spellings.setdefault(_key(name), []).append(name)
-
-    def spelled(name: str) -> str:
-        alike = [] if is_number(name) or len(_key(name)) < 2 else spellings.get(_key(name), [])
-        return alike[0] if len(alike) == 1 else name  # of several, `known` tells spellings apart
-
-    return [exact.get(name) or spelled(name) for name in names]
-
-
-def lookalike(names: Iterable[str], known: Collection[str]) -> tuple[str, str] | None:
-    """The first of `names` that is unknown but looks like one of `known`, and that one. Names with different numbers
-    never look alike.
-
-    Of very many names, only the first are compared.
-
-    >>> lookalike(["okapi", "Indigo_buntnig"], ["Painted Bunting", "Indigo Bunting"])
-    ('Indigo_buntnig', 'Indigo Bunting')
-    """
-    keys = {_key(name): name for name in known}
-    new = [name for name in dict.fromkeys(respelled(names, known)) if _key(name) not in keys]
-    numbers = {key: _numbers(key) for key in keys} if new else {}
-    for name in new[: 1 + _COMPARED // (1 + len(keys))]:
-        own = _numbers(name)
-        near = nearest(_key(name), (key for key in keys if numbers[key] == own))
-        if near is not None:
-            return name, keys[near]
-    return None
-
-
-def _numbers(name: str) -> list[str]:
-    return [digits.lstrip("0") for digits in re.findall("[0-9]+", name)]
-
-
-def _key(name: str) -> str:
-    return readable_name(name).casefold()
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:_SHOWN])) + (f", … ({len(names)} in all)" if len(names) > _SHOWN else "")
 
 
 def _distinct(names: Iterable[str], where: str) -> tuple[str, ...]:

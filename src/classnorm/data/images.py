@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data import glyphs
-from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.dataset import Split
 from classnorm.data.decoding import SUFFIXES
 from classnorm.data.image_table import ImageTable, folder_and_file
+from classnorm.data.names import find_attribute_names
 from classnorm.data.provenance import Provenance
 from classnorm.data.row_store import IntArray
 from classnorm.data.table_files import csv_lines

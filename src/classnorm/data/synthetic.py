@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.bundles import FolderWriter, shard_ranges
 from classnorm.data.dataset import Split, ZeroShotDataset, recognise
 from classnorm.data.image_table import ImageTable
+from classnorm.data.names import find_attribute_names
 from classnorm.data.provenance import Provenance
 from classnorm.data.row_store import DType, FloatArray, IntArray
 from classnorm.data.xlsa17 import AttributesKey, read_splits

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.attribute_names import find_attribute_names
 from classnorm.data.checks import check_integers
 from classnorm.data.dataset import Split, ZeroShotDataset, recognise
 from classnorm.data.image_table import folder_and_file
+from classnorm.data.names import find_attribute_names
 from classnorm.errors import DataError
 from classnorm.io.files import replacing, write_text
 from classnorm.io.matlab import read_mat

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data import Split, ZeroShotDataset, load_bundle
-from classnorm.data.attribute_names import attributes_of_columns
 from classnorm.data.decoding import read_images
-from classnorm.data.descriptions import Descriptions, match_names, read_descriptions
+from classnorm.data.descriptions import Descriptions, read_descriptions
 from classnorm.data.image_table import Images, ImageTable
+from classnorm.data.names import attributes_of_columns, match_names
 from classnorm.data.validation import stratified
 from classnorm.encoders import Preprocessing
 from classnorm.errors import ConfigError, DataError

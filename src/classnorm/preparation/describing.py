@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.data.descriptions import Descriptions, match_names
+from classnorm.data.descriptions import Descriptions
+from classnorm.data.names import match_names
 from classnorm.data.provenance import Provenance
 from classnorm.data.table_files import descriptor_writer
 from classnorm.encoders.text import SetEncoder, TextEncoder, load_text_encoder

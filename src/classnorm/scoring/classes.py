@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data.checks import check_descriptors
-from classnorm.data.descriptions import respelled
+from classnorm.data.names import respelled
 from classnorm.data.provenance import Provenance
 from classnorm.errors import DataError, unknown_name
 

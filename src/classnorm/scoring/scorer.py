@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from classnorm.data.attribute_names import attribute_order
 from classnorm.data.checks import check_features
-from classnorm.data.descriptions import lookalike, respelled
 from classnorm.data.descriptor_tables import aligned, column_names, descriptor_table, is_frame
+from classnorm.data.names import attribute_order, lookalike, respelled
 from classnorm.data.row_store import Features, RowStore, RowView, row_blocks
 from classnorm.encoders import recorded_encoder
 from classnorm.errors import ConfigError, DataError, ModelError, ModelWarning

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.data import glyph_images, glyphs
-from classnorm.data.attribute_names import TEXT
 from classnorm.data.decoding import open_image, read_images
+from classnorm.data.names import TEXT
 from classnorm.encoders import Encoder, TextEncoder, recorded_encoder
 from classnorm.errors import ClassNormError, DataError
 from classnorm.preparation import encode_images

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from classnorm.data import load, load_folder, save_bundle, save_folder, save_gbu
-from classnorm.data.attribute_names import attribute_order, attributes_of_columns, read_attribute_names
 from classnorm.data.descriptions import read_descriptions
+from classnorm.data.names import attribute_order, attributes_of_columns, read_attribute_names
 from classnorm.data.provenance import Provenance
 from classnorm.errors import DataError
 
