@@ -10,7 +10,6 @@ fonts, split and features were fixed before any method was run on it, and no set
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import unicodedata
 from collections import Counter
@@ -29,7 +28,8 @@ from classnorm.data.dataset import Split, ZeroShotDataset
 from classnorm.data.glyph_images import VARIANTS, font_file, hog, variants
 from classnorm.data.row_store import IntArray
 from classnorm.errors import DataError, unknown_name
-from classnorm.io.arrays import write_npy
+from classnorm.io.arrays import read_npy, write_npy
+from classnorm.io.documents import read_json
 from classnorm.io.files import cache_folder, replacing, write_json
 
 VERSION = "2"  # increment whenever the rows of a preset change
@@ -318,15 +318,16 @@ def _checksums(folder: Path) -> dict[str, str]:
 
 def _intact(folder: Path) -> bool:
     try:
-        return bool(json.loads((folder / "sha256.json").read_text(encoding="utf-8")) == _checksums(folder))
-    except (OSError, ValueError):
+        recorded: dict[str, str] = read_json(folder / "sha256.json", dict[str, str], "")
+        return recorded == _checksums(folder)
+    except (OSError, DataError):
         return False
 
 
 def _read(folder: Path, name: str) -> ZeroShotDataset:
-    table = json.loads((folder / "table.json").read_text(encoding="utf-8"))
-    features, labels, descriptors = (np.load(folder / f"{a}.npy", allow_pickle=False) for a in _ARRAYS[:3])
-    images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
+    table = read_json(folder / "table.json", dict[str, Any], "delete that folder")
+    features, labels, descriptors = (np.array(read_npy(folder / f"{a}.npy")) for a in _ARRAYS[:3])
+    images = read_npy(folder / "images.npy")
     columns = attribute_names(table["class_names"])
     return ZeroShotDataset.from_arrays(
         features, labels, descriptors, name=name, images=images, attribute_names=columns, **table

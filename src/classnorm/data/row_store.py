@@ -6,20 +6,20 @@ Rows are read with plain file reads, not memory maps: pages of a map count as me
 from __future__ import annotations
 
 import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from classnorm.errors import DataError
-from classnorm.io.arrays import read_header
+from classnorm.io.arrays import npy_header
+from classnorm.io.documents import Count, check_shape, parse_json
 
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.int64]
@@ -175,12 +175,16 @@ def open_shard(path: Path) -> Shard:
     return openers[path.suffix](path)
 
 
+class _Tensor(TypedDict):
+    """An entry of the header of a safetensors file."""
+
+    dtype: str
+    shape: list[Count]
+    data_offsets: list[Count]
+
+
 def _open_npy(path: Path) -> Shard:
-    try:
-        with path.open("rb") as file:
-            header = read_header(file)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not a readable .npy file; it may be damaged") from error
+    header = npy_header(path)
     if header.fortran and len(header.shape) == 2 and min(header.shape) > 1:
         raise DataError(f"{path}: is in Fortran order; save np.ascontiguousarray(rows)")
     return _raw(path, header.shape, header.dtype, header.length)
@@ -192,14 +196,14 @@ def _open_safetensors(path: Path) -> Shard:
             length = int.from_bytes(file.read(8), "little")
             if length > min(_MOST_HEADER, path.stat().st_size):
                 raise ValueError("the header is longer than the file")
-            header = json.loads(file.read(length))
+            header = parse_json(file.read(length), dict[str, Any], str(path), "")
         tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
         entry = tensors["features"] if "features" in tensors or len(tensors) != 1 else next(iter(tensors.values()))
-        shape, start = tuple(map(int, entry["shape"])), int(entry["data_offsets"][0])
-        dtype = _DTYPES.get(entry["dtype"], np.dtype(np.void))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        check_shape(entry, _Tensor, str(path), "")
+        start, _ = entry["data_offsets"]
+    except (OSError, ValueError, KeyError, DataError) as error:
         raise DataError(f"{path}: not a readable safetensors file with a tensor named features") from error
-    return _raw(path, shape, dtype, 8 + length + start)
+    return _raw(path, tuple(entry["shape"]), _DTYPES.get(entry["dtype"], np.dtype(np.void)), 8 + length + start)
 
 
 def _raw(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int) -> RawShard:
@@ -312,7 +316,7 @@ class RowStore:
         if size > self.memory:
             raise DataError(
                 f"{self.where}: {rows} rows are needed in memory at once, {size:.3g} GiB, and the limit is "
-                f"{self.memory:g} GiB; classnorm, kernel, sgma and dvbe read them in blocks, or raise `memory`"
+                f"{self.memory:g} GiB; use a method that reads them in blocks, or raise `memory`"
             )
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:

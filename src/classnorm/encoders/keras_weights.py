@@ -6,7 +6,6 @@ take blue, green, red; the first kernel is turned around instead of the image.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from classnorm.errors import ClassNormError, ModelError
 from classnorm.io.arrays import read_arrays
-from classnorm.io.documents import read_json
+from classnorm.io.documents import parse_json, read_json
 
 Arrays = Mapping[str, npt.NDArray[np.float32]]
 
@@ -180,4 +179,6 @@ def _read_h5(path: Path) -> tuple[Arrays, float | None]:
     with h5py.File(path, "r") as file:
         file.visititems(visit)  # does not follow links to other files
         described = file.attrs.get("model_config")
-    return arrays, _stated_eps(json.loads(described)) if described else None
+    return arrays, _stated_eps(
+        parse_json(described, Any, str(path), "save it again", ModelError)
+    ) if described else None

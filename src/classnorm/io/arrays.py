@@ -58,12 +58,20 @@ def read_header(file: IO[bytes]) -> ArrayHeader:
     return header
 
 
-def read_npy(path: Path) -> Array:
-    """Map the array of an `.npy` file into memory."""
+def npy_header(path: Path) -> ArrayHeader:
+    """Read the header of an `.npy` file."""
     check_regular(path)
     try:
         with path.open("rb") as file:
-            header = read_header(file)
+            return read_header(file)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not a readable .npy file; it may be damaged") from error
+
+
+def read_npy(path: Path) -> Array:
+    """Map the array of an `.npy` file into memory."""
+    header = npy_header(path)
+    try:
         if header.dtype.hasobject:
             raise DataError(f"{path}: holds Python objects, which are never loaded; save numbers")
         if path.stat().st_size < header.size:

@@ -19,6 +19,7 @@ from classnorm.data.image_table import Images
 from classnorm.encoders.encoder import Encoder
 from classnorm.encoders.preprocessing import Pixels, Preprocessing
 from classnorm.errors import ConfigError, DataError
+from classnorm.io.arrays import read_npy
 from classnorm.io.files import digest, replacing
 from classnorm.progress import report
 
@@ -57,7 +58,7 @@ class ImageInputs:
                 pixels = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=shape)
                 self._decode(images, pixels)
                 pixels.flush()
-        self.pixels = np.load(path, mmap_mode="r", allow_pickle=False)
+        self.pixels = read_npy(path)
 
     def _decode(self, images: Images, pixels: Pixels) -> None:
         for row, image in enumerate(read_images(images, range(len(images)), self.preprocessing.pixels)):
@@ -135,7 +136,7 @@ class BlockOutputs:
         if not path.is_file():
             with replacing(path) as temporary:
                 self._compute(images, frozen, temporary)
-        self.outputs = np.load(path, mmap_mode="r", allow_pickle=False)  # [n, 2, channels, height, width]
+        self.outputs = read_npy(path)  # [n, 2, channels, height, width]
 
     @classmethod
     def of(cls, images: ImageInputs, encoder: Encoder, n: int, cache: Path) -> tuple[LaterBlocks, BlockOutputs]:
