@@ -165,7 +165,8 @@ class Scorer:
         """Uncalibrated scores of the best seen and unseen class of each row, from which all accuracies follow."""
         index = np.asarray(labels)
         parts = [side_scores(np.empty((0, len(self.seen))), index[:0], self.seen, average)]
-        parts += [side_scores(block, index[part], self.seen, average) for part, block in self.logit_blocks(features)]
+        for part, block in self._blocks(self._rows(features)):
+            parts.append(side_scores(block.cpu().numpy(), index[part], self.seen, average))
         return SideScores.joined(parts)
 
     def scores(self, features: Rows) -> npt.NDArray[np.float64]:
