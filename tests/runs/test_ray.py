@@ -279,9 +279,9 @@ def test_extract_on_the_cluster_writes_the_bundle_of_one_process(
         assert here.files == there.files
         for name in here.files:
             np.testing.assert_array_equal(here[name], there[name], err_msg=name)
-    other = extraction._Piece([tmp_path / "zoo" / "ant" / "broken.png"], [999], 1, torch.device("cpu"))
+    other = extraction._Piece([tmp_path / "zoo" / "ant" / "broken.png"], [999])
     with pytest.raises(DataError, match=r"broken\.png: missing or different on the worker"):
-        extraction._encode_piece(load_encoder("convnet"), other)
+        extraction._encode_piece(extraction.Encoding(load_encoder("convnet")), other)
     with pytest.raises(SystemExit, match="2"):
         main(["extract", "zoo", "--out", "x.npz", *small, "--backend", "ray", "--device", "cpu"])
     assert "--gpus says whether workers use their GPUs" in capsys.readouterr().err
