@@ -11,7 +11,7 @@ import os
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from classnorm.lazy import lazy_names
+from classnorm.registry import lazy_names
 
 if TYPE_CHECKING:
     from classnorm.estimator import ClassNormClassifier

@@ -41,7 +41,7 @@ from classnorm.report import group_results, write_report
 from classnorm.results.artifact import Artifact, Cell, Plot, Series, Table, find_artifacts
 from classnorm.results.run_folder import find_results
 from classnorm.scoring import Scorer
-from classnorm.training.checkpoint import load_checkpoint, save_checkpoint
+from classnorm.training.epochs import load_checkpoint, save_checkpoint
 
 CASES = int(os.environ.get("CLASSNORM_FUZZ", "0"))  # of all kinds together
 SECONDS, MEMORY = 20, 8 << 30  # of the CPU, so that a busy machine does not count

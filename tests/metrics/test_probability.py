@@ -1,4 +1,4 @@
-"""Temperature, softmax and calibration error, against direct transcriptions of their definitions."""
+"""Probabilities, their calibration error, and prediction sets."""
 
 import math
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import log_softmax
 
-from classnorm.metrics import expected_calibration_error, fit_temperature, softmax
+from classnorm.metrics import class_quantiles, expected_calibration_error, fit_temperature, nonconformity, softmax
 
 
 def likelihood_loss(scores, labels, temperature):
@@ -109,3 +110,23 @@ def test_the_calibration_error_without_rows_is_undefined():
 def test_shapes_that_do_not_fit_are_refused(function, scores, labels):
     with pytest.raises(ValueError, match="must"):
         function(scores, labels)
+
+
+def test_the_nonconformity_score_is_the_logarithm_of_the_probability_relative_to_chance():
+    scores = np.random.default_rng(0).normal(size=(5, 8))
+    np.testing.assert_allclose(nonconformity(scores, 0.5), -log_softmax(scores / 0.5, axis=1) - np.log(8))
+
+
+@pytest.mark.parametrize("level", [0.01, 0.3, 0.5, 0.77, 1.0])
+def test_a_quantile_is_the_least_value_that_covers_the_share_when_classes_count_the_same(level):
+    generator = np.random.default_rng(1)
+    values, classes = (
+        generator.integers(0, 9, 60).astype(float),
+        generator.choice(6, 60, p=[0.5, 0.3, 0.1, 0.05, 0.03, 0.02]),
+    )
+
+    def covered(limit):
+        return np.mean([np.mean(values[classes == c] <= limit) for c in np.unique(classes)])
+
+    expected = min(value for value in values if covered(value) >= level - 1e-9)
+    assert class_quantiles(values, classes, [level])[0] == expected

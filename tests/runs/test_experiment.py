@@ -15,7 +15,7 @@ from classnorm.results.run_folder import Result, find_results
 from classnorm.runs.experiment import Experiment
 from classnorm.runs.job import Execution
 from classnorm.scoring import Scorer
-from classnorm.training.checkpoint import load_tensors, save_tensors
+from classnorm.training.epochs import load_tensors, save_tensors
 
 
 class Killed(Exception):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from classnorm.methods import FitJob, method_named, resolve
-from classnorm.results.keys import VERSIONS
+from classnorm.results.run_folder import VERSIONS
 from classnorm.runs.engine import Engine
 from classnorm.runs.experiment import Experiment
 from classnorm.runs.search import ValidationTask

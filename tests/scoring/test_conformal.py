@@ -9,8 +9,8 @@ from scipy.special import log_softmax
 from classnorm import Scorer, fit
 from classnorm.data import load
 from classnorm.errors import ConfigError
-from classnorm.metrics.conformal import PredictionSets, SideQuantiles, members
 from classnorm.metrics.novelty import ScoredSplit
+from classnorm.metrics.probability import PredictionSets, SideQuantiles, members
 
 
 def world(seed, classes=80, rows=40):

@@ -8,8 +8,8 @@ import pytest
 from classnorm import Scorer, fit
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ModelError
-from classnorm.metrics.conformal import PredictionSets, SideQuantiles
 from classnorm.metrics.novelty import NoveltyScore, Rejection
+from classnorm.metrics.probability import PredictionSets, SideQuantiles
 from classnorm.scoring.validation import PictureThresholds
 
 

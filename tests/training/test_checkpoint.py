@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from classnorm.errors import ModelError
-from classnorm.training.checkpoint import load_checkpoint, save_checkpoint
+from classnorm.training.epochs import load_checkpoint, save_checkpoint
 
 
 def made():

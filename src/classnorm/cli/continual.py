@@ -11,8 +11,7 @@ from typing import Annotated, Any, Self
 import tyro
 
 from classnorm.cli.console import print_json, print_table
-from classnorm.cli.options import DataArgument, DataOptions, Flag, OutputOptions, SettingsCommand, optional
-from classnorm.cli.run_options import RunOptions
+from classnorm.cli.options import DataArgument, DataOptions, Flag, OutputOptions, RunOptions, SettingsCommand, optional
 from classnorm.continual import STRATEGIES, Arrivals, TaskStream, configure, read_image_split
 from classnorm.continual.config import ContinualConfig, SolvedConfig
 from classnorm.continual.strategies import strategy_config

@@ -11,8 +11,7 @@ import tyro
 
 from classnorm.cli.console import counted, print_json
 from classnorm.cli.image_options import ImageOptions, notice_skipped
-from classnorm.cli.options import Command, DataOptions, Flag, OutputOptions, optional
-from classnorm.cli.run_options import DeviceOption
+from classnorm.cli.options import Command, DataOptions, DeviceOption, Flag, OutputOptions, optional
 from classnorm.data.images import is_unlabelled, unlabelled_images
 from classnorm.data.row_store import DType
 from classnorm.encoders import Encoder, check_encoder

@@ -14,8 +14,7 @@ import tyro
 
 from classnorm.cli.console import counted
 from classnorm.cli.image_options import notice_skipped
-from classnorm.cli.options import Command, optional
-from classnorm.cli.run_options import DeviceOption
+from classnorm.cli.options import Command, DeviceOption, optional
 from classnorm.data import glyphs
 from classnorm.data.bundles import is_folder_bundle, read_store
 from classnorm.data.descriptions import Descriptions, read_descriptions

@@ -8,8 +8,15 @@ from pathlib import Path
 from typing import Annotated
 
 from classnorm.cli.console import print_json, print_table
-from classnorm.cli.options import DataArgument, DataOptions, MethodCommand, OutputOptions, optional
-from classnorm.cli.run_options import mean_and_std, run_records
+from classnorm.cli.options import (
+    DataArgument,
+    DataOptions,
+    MethodCommand,
+    OutputOptions,
+    mean_and_std,
+    optional,
+    run_records,
+)
 from classnorm.errors import TrainingError
 from classnorm.io.escapes import file_name
 from classnorm.io.files import replacing, write_text

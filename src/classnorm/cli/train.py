@@ -11,8 +11,16 @@ from typing import Annotated, Any
 
 from classnorm.cli.console import print_json, print_table
 from classnorm.cli.image_options import ImageOptions
-from classnorm.cli.options import DataArgument, DataOptions, MethodCommand, OutputOptions, optional
-from classnorm.cli.run_options import RunOptions, mean_and_std, run_records
+from classnorm.cli.options import (
+    DataArgument,
+    DataOptions,
+    MethodCommand,
+    OutputOptions,
+    RunOptions,
+    mean_and_std,
+    optional,
+    run_records,
+)
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
 from classnorm.io.escapes import file_name
@@ -23,7 +31,7 @@ from classnorm.report import group_results, terminal_table, write_report
 from classnorm.results.run_folder import Result
 from classnorm.runs.experiment import Experiment
 from classnorm.runs.job import Execution, dataset_record
-from classnorm.training import Device, Precision, Processes, joined, pick_device, precision_notice
+from classnorm.training import Precision, joined, pick_device, precision_notice
 
 _RECORDED = ("seed", "scores", "calibration", "validation", "train_seconds", "fit_seconds")  # of a run, in JSON
 
@@ -62,37 +70,39 @@ class Train(MethodCommand):
 
     def run(self) -> None:
         with joined(self.training.device) as (processes, device):
-            self._run(processes, device)
+            with processes.first_goes_ahead() if self.images else nullcontext():
+                prepared = self._prepared()
+            dataset = self.dataset.load(self.data) if prepared is None else prepared.dataset
+            _, config = resolve(dataset, self.method, self.recipe, **self.set_values)
+            precision: Precision = getattr(config, "precision", "float32")
+            if text := precision_notice(precision, pick_device(device)):
+                notice(text)
+            seeds, out = self.training.seed_numbers(), self._folder(dataset)
+            execution = Execution(
+                device=device,
+                processes=processes,
+                resume=self.training.resume,
+                checkpoint_every=self.checkpoint_every,
+                command=self.command_line,
+                label=self.training.label or "",
+                examples=prepared.examples if prepared is not None else None,
+            )
+            results = []
+            for seed, folder in zip(seeds, self.training.folders(out, seeds), strict=True):
+                with stages_of(f"seed {seed}"):
+                    results.append(Experiment(dataset, self.method, self.recipe, config, seed).run(folder, execution))
+            if processes.is_first:
+                self._show(dataset, results, prepared)
 
-    def _run(self, processes: Processes, device: Device) -> None:
-        seeds = self.training.seed_numbers()
-        with processes.first_goes_ahead() if self.images else nullcontext():
-            prepared = self._prepared()
-        dataset = self.dataset.load(self.data) if prepared is None else prepared.dataset
-        _, config = resolve(dataset, self.method, self.recipe, **self.set_values)
-        precision: Precision = getattr(config, "precision", "float32")
-        if text := precision_notice(precision, pick_device(device)):
-            notice(text)
-        out = self.training.out or Path("runs") / file_name(dataset.name) / f"{self.method}-{Path(self.recipe).stem}"
-        folders = self.training.folders(out, seeds)
-        execution = Execution(
-            device=device,
-            processes=processes,
-            resume=self.training.resume,
-            checkpoint_every=self.checkpoint_every,
-            command=self.command_line,
-            label=self.training.label or "",
-            examples=prepared.examples if prepared is not None else None,
-        )
-        results = []
-        for seed, folder in zip(seeds, folders, strict=True):
-            with stages_of(f"seed {seed}"):
-                results.append(Experiment(dataset, self.method, self.recipe, config, seed).run(folder, execution))
-        if not processes.is_first:
-            return
-        if prepared is not None:
-            write_report(group_results(results), out / "report", f"{dataset.name}: zero-shot results")
+    def _folder(self, dataset: ZeroShotDataset) -> Path:
+        run = f"{self.method}-{Path(self.recipe).stem}"
+        return self.training.out or Path("runs") / file_name(dataset.name) / run
+
+    def _show(self, dataset: ZeroShotDataset, results: list[Result], prepared: Prepared | None) -> None:
+        out = self._folder(dataset)
         report = out / "report" / "index.html"
+        if prepared is not None:
+            write_report(group_results(results), report.parent, f"{dataset.name}: zero-shot results")
         notice(*dict.fromkeys(text for r in results for text in r.document.get("notices", ())))
         if self.output.json:
             images = {"skipped": prepared.skipped, "report": str(report)} if prepared is not None else {}

@@ -8,7 +8,7 @@ from classnorm.continual.config import ContinualConfig, Grid, StreamConfig
 from classnorm.continual.strategies import STRATEGIES, configure
 from classnorm.continual.stream import Arrivals, TaskStream
 from classnorm.data.images import read_image_split
-from classnorm.lazy import lazy_names
+from classnorm.registry import lazy_names
 
 if TYPE_CHECKING:
     from classnorm.continual.learner import FeatureInputs, Inputs, Learner

@@ -24,9 +24,8 @@ from classnorm.io.arrays import read_npy, write_npy
 from classnorm.io.documents import Count
 from classnorm.io.files import replacing
 from classnorm.progress import Progress, reported_as
-from classnorm.results.keys import versioned
-from classnorm.results.run_folder import STATE
-from classnorm.training.checkpoint import add_prefix, load_tensors, save_tensors, strip_prefix
+from classnorm.results.run_folder import STATE, versioned
+from classnorm.training.epochs import add_prefix, load_tensors, save_tensors, strip_prefix
 
 _BATCH = 128  # rows scored at once, which bounds the memory that an encoder of images needs
 _FEATURE_BATCH = 1024  # the same where the inputs are features

@@ -16,7 +16,7 @@ from classnorm.encoders.loading import (
 )
 from classnorm.encoders.preprocessing import Preprocessing
 from classnorm.encoders.text import TEXT_ENCODERS, TextEncoder, load_text_encoder
-from classnorm.lazy import lazy_names
+from classnorm.registry import lazy_names
 
 if TYPE_CHECKING:
     from classnorm.encoders.networks import ConvNet

@@ -9,8 +9,7 @@ from typing import Any
 
 from classnorm.encoders.encoder import Encoder
 from classnorm.errors import ConfigError, ModelError, unknown_name
-from classnorm.lazy import Lazy
-from classnorm.registry import Registry
+from classnorm.registry import Lazy, Registry
 
 Loader = Callable[[str, int | None, Path | None], Encoder]
 """(name, image size, file or folder of weights) → encoder."""

@@ -13,6 +13,7 @@ import os
 import stat
 import types
 import typing
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, Union
@@ -92,45 +93,65 @@ def _no_constant(name: str) -> Any:
 
 
 def _check(value: Any, shape: Any, key: str, depth: int) -> None:
-    origin, arguments = typing.get_origin(shape), typing.get_args(shape)
     if depth > _DEPTH:
         raise _WrongShapeError(f"{key[:_SHOWN]} is nested too deeply")
-    if origin is Annotated:
-        _check(value, arguments[0], key, depth)
-        _check_range(value, arguments[1], key)
-    elif origin is NotRequired:
-        _check(value, arguments[0], key, depth)
+    ranges = []
+    while (origin := typing.get_origin(shape)) in (Annotated, NotRequired):
+        shape, *limits = typing.get_args(shape)
+        ranges += limits
+    arguments = typing.get_args(shape)
+    if shape is Any:
+        _check_any(value, key, depth)
     elif origin is Literal:
         if not any(value == option and type(value) is type(option) for option in arguments):
             raise _wrong(key, value, f"one of {', '.join(map(str, arguments))}")
     elif origin in (Union, types.UnionType):
         _check_union(value, arguments, key, depth)
-    elif typing.is_typeddict(shape):
-        _check_fields(value, shape, key, depth)
-    elif origin is list or (shape is Any and isinstance(value, list)):
+    elif origin is list:
         if not isinstance(value, list):
             raise _wrong(key, value, "a list")
         for number, entry in enumerate(value):
-            _check(entry, arguments[0] if arguments else Any, f"{key}[{number}]", depth + 1)
-    elif origin is dict or (shape is Any and isinstance(value, dict)):
+            _check(entry, arguments[0], f"{key}[{number}]", depth + 1)
+    elif origin is dict or typing.is_typeddict(shape):
         if not isinstance(value, dict):
             raise _wrong(key, value, "an object")
-        for name, entry in value.items():
-            _check_leaf(name, str, key)
-            _check(entry, arguments[1] if arguments else Any, f"{key}.{name}".lstrip("."), depth + 1)
+        for name, hint in _fields(value, shape, arguments, key):
+            _check(value[name], hint, f"{key}.{name}".lstrip("."), depth + 1)
     else:
-        _check_leaf(value, type(value) if shape is Any else shape, key)
+        _check_leaf(value, shape, key)
+    for allowed in ranges:
+        _check_range(value, allowed, key)
 
 
-def _check_fields(value: Any, shape: Any, key: str, depth: int) -> None:
-    if not isinstance(value, dict):
-        raise _wrong(key, value, "an object")
+def _fields(value: dict[str, Any], shape: Any, arguments: tuple[Any, ...], key: str) -> Iterator[tuple[str, Any]]:
+    """The fields of an object that must have a shape, with their shapes."""
+    if not typing.is_typeddict(shape):
+        for name in value:
+            _check_leaf(name, str, key)
+            yield name, arguments[1]
+        return
     for name, hint in typing.get_type_hints(shape, include_extras=True).items():
-        path = f"{key}.{name}".lstrip(".")
         if name in value:
-            _check(value[name], hint, path, depth + 1)
+            yield name, hint
         elif typing.get_origin(hint) is not NotRequired:
-            raise _WrongShapeError(f"{path} is missing")
+            raise _WrongShapeError(f"{f'{key}.{name}'.lstrip('.')} is missing")
+
+
+def _check_any(value: Any, key: str, depth: int) -> None:
+    """Of a value without a shape, only the depth, and its texts and numbers."""
+    waiting = [(value, key, depth)]
+    while waiting:
+        value, key, depth = waiting.pop()
+        if depth > _DEPTH:
+            raise _WrongShapeError(f"{key[:_SHOWN]} is nested too deeply")
+        if isinstance(value, list):
+            waiting += [(entry, f"{key}[{number}]", depth + 1) for number, entry in enumerate(value)]
+        elif isinstance(value, dict):
+            for name in value:
+                _check_leaf(name, str, key)
+            waiting += [(entry, f"{key}.{name}".lstrip("."), depth + 1) for name, entry in value.items()]
+        else:
+            _check_leaf(value, type(value), key)
 
 
 def _check_union(value: Any, shapes: tuple[Any, ...], key: str, depth: int) -> None:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from classnorm.lazy import lazy_names
-from classnorm.methods.method import FitJob, Fitted, Method, MethodConfig
-from classnorm.methods.registry import METHODS, check_parallel, method_named, read_recipe, recipe_named, resolve
+from classnorm.methods.method import (
+    METHODS,
+    FitJob,
+    Fitted,
+    Method,
+    MethodConfig,
+    check_parallel,
+    method_named,
+    read_recipe,
+    recipe_named,
+    resolve,
+)
 from classnorm.methods.settings.classnorm import ClassNormConfig
 from classnorm.methods.space import Choice, Range, Space
+from classnorm.registry import lazy_names
 from classnorm.training import FitContext
 
 if TYPE_CHECKING:

@@ -20,11 +20,16 @@ from classnorm.metrics.calibration import (
     side_gzsl_scores,
     side_predictions,
 )
-from classnorm.metrics.conformal import class_quantiles, nonconformity
 from classnorm.metrics.continual import ContinualScores, continual_scores
 from classnorm.metrics.curve import SeenUnseenCurve, SideScores, ausuc, curve_of, seen_unseen_curve, side_scores
 from classnorm.metrics.novelty import auroc, fpr_at_tpr, novelty_statistics
-from classnorm.metrics.probability import expected_calibration_error, fit_temperature, softmax
+from classnorm.metrics.probability import (
+    class_quantiles,
+    expected_calibration_error,
+    fit_temperature,
+    nonconformity,
+    softmax,
+)
 
 __all__ = [
     "PAPER_SCALES",

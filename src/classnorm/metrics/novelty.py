@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.metrics.probability import softmax
+from classnorm.metrics.probability import ScoredSplit, softmax
 
 Floats = npt.NDArray[np.float64]
 Statistics = Mapping[str, Floats]
@@ -149,14 +149,6 @@ class Rejection:
         """From the document of a saved model."""
         two_sides = document["two_sides"]
         return cls(NoveltyScore.read(document["one_side"]), None if two_sides is None else NoveltyScore.read(two_sides))
-
-
-class ScoredSplit(NamedTuple):
-    """Calibrated scores of the held-out rows of a validation split."""
-
-    scores: Floats  # [n, n_classes]
-    labels: npt.NDArray[np.int64]
-    seen: npt.NDArray[np.bool_]
 
 
 class _Trial(NamedTuple):

@@ -26,8 +26,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from classnorm.lazy import lazy_names
 from classnorm.nn.kinds import AttributeNormalizationKind, Distribution, HiddenNormalization, Initialization
+from classnorm.registry import lazy_names
 
 if TYPE_CHECKING:
     from classnorm.nn.embedder import AttributeEmbedder

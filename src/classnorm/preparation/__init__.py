@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from classnorm.lazy import lazy_names
 from classnorm.preparation.describing import Descriptors, describe, join
+from classnorm.registry import lazy_names
 
 if TYPE_CHECKING:
     from classnorm.preparation.extraction import Encoding, Extraction, Target, encode_images, extract

@@ -1,4 +1,4 @@
-"""The run folder: everything a report needs to know about a run of a method or a stream.
+"""The run folder: everything a report needs to know about a run of a method or a stream, and the key that finds it.
 
 ===================== ====================================================================================
 `result.json`         scores, settings, seed, checksums, versions, timing; written last, so a folder without
@@ -30,7 +30,7 @@ import numpy as np
 from classnorm.errors import ConfigError, DataError, ModelError, OutputError
 from classnorm.io.arrays import Array, read_arrays
 from classnorm.io.documents import check_shape, parse_json, read_json, read_regular
-from classnorm.io.files import make_folder, replacing
+from classnorm.io.files import digest, make_folder, replacing
 from classnorm.metrics import Calibration, SideScores
 from classnorm.results.shapes import EncoderRecord, EpochRecord, RunDocument, StreamDocument
 
@@ -251,3 +251,25 @@ def new_run(folder: Path) -> Iterator[Path]:
         raise OutputError(f"cannot write {folder}: {error.strerror or error}; choose another location") from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+
+VERSIONS = {"calibration": 1, "validation": 1, "scores": 1, "stream scores": 1}
+"""Versions of the rules that decide numbers and are in no config: how a calibration is chosen, what is held out for
+validation, how test rows and streams are scored. Raise the version of a rule with a change of it that changes numbers,
+and results under the old rule are no longer found. `method NAME` and `strategy NAME` are rules too: how they fit. Rules
+that are not listed have version 1."""
+
+
+def key_of(facts: Sequence[Any], *rules: str) -> str:
+    """The SHA-256 of all that determines a result.
+
+    >>> key_of(["data", 0], "calibration") == digest(["data", 0])
+    True
+    """
+    return digest(versioned(facts, *rules))
+
+
+def versioned(facts: Sequence[Any], *rules: str) -> list[Any]:
+    """The facts, and the versions of the rules; the first version of a rule adds nothing."""
+    changed = {rule: version for rule in rules if (version := VERSIONS.get(rule, 1)) > 1}
+    return [*facts, changed] if changed else [*facts]

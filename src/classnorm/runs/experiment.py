@@ -16,9 +16,8 @@ from classnorm.io.arrays import Array
 from classnorm.io.files import write_text
 from classnorm.methods import FitContext, FitJob, MethodConfig, check_parallel, method_named
 from classnorm.metrics import GZSLScores, SideScores, side_gzsl_scores, side_predictions
-from classnorm.results.keys import key_of
 from classnorm.results.numbers import json_number
-from classnorm.results.run_folder import HISTORY, write_arrays
+from classnorm.results.run_folder import HISTORY, key_of, write_arrays
 from classnorm.runs.job import Execution, Job, Outcome
 from classnorm.training import ALONE, Processes, pick_device
 

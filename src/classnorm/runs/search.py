@@ -29,8 +29,7 @@ from classnorm.methods.method import VALIDATED
 from classnorm.methods.space import grid
 from classnorm.metrics import Calibration, SideScores, calibrated_scores, choose_calibration
 from classnorm.progress import Progress, reported_as
-from classnorm.results.keys import key_of
-from classnorm.results.run_folder import write_arrays
+from classnorm.results.run_folder import key_of, write_arrays
 from classnorm.runs.engine import Engine, run_tasks
 from classnorm.settings import check_seed
 from classnorm.training import pick_device

@@ -19,9 +19,8 @@ from classnorm.encoders import load_encoder
 from classnorm.errors import DataError
 from classnorm.io.files import cache_folder, make_folder
 from classnorm.metrics import calibration_curves, continual_scores, side_scores
-from classnorm.results.keys import key_of
 from classnorm.results.numbers import json_number
-from classnorm.results.run_folder import STATE
+from classnorm.results.run_folder import STATE, key_of
 from classnorm.runs.job import Execution, Job, Outcome
 from classnorm.training import pick_device
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ModelWarning
-from classnorm.lazy import lazy_names
 from classnorm.methods import FitContext, FitJob, resolve
+from classnorm.registry import lazy_names
 from classnorm.training import Device, pick_device
 
 if TYPE_CHECKING:

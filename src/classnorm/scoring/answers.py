@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from classnorm.metrics import Calibration
-from classnorm.metrics.conformal import members
+from classnorm.metrics.probability import members
 from classnorm.scoring.classes import Floats, Ints
 from classnorm.scoring.validation import Validation
 

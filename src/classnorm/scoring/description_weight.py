@@ -19,8 +19,8 @@ import torch
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.model import ExampleSpace
 from classnorm.metrics import Calibration, accuracy, calibrated_scores, side_scores
-from classnorm.metrics.conformal import PredictionSets
-from classnorm.metrics.novelty import NoveltyScore, ScoredSplit, requantiled
+from classnorm.metrics.novelty import NoveltyScore, requantiled
+from classnorm.metrics.probability import PredictionSets, ScoredSplit
 from classnorm.scoring.class_vectors import ClassVectors, as_tensor, mixture, variances
 from classnorm.scoring.classes import Examples, Floats, Ints
 from classnorm.scoring.unlabelled import adapted, transformed

@@ -27,8 +27,8 @@ from classnorm.metrics import (
     softmax,
 )
 from classnorm.metrics.calibration import calibration_curves, calibration_values, keeping_calibration
-from classnorm.metrics.conformal import PredictionSets
-from classnorm.metrics.novelty import ScoredSplit, choose_rejection
+from classnorm.metrics.novelty import choose_rejection
+from classnorm.metrics.probability import PredictionSets, ScoredSplit
 from classnorm.progress import stage
 from classnorm.results.numbers import json_numbers
 from classnorm.scoring.description_weight import choose_description_weight, measure_thresholds

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from classnorm.errors import ConfigError
 from classnorm.metrics import Calibration, novelty_statistics
-from classnorm.metrics.conformal import PredictionSets
 from classnorm.metrics.novelty import ENTROPY, NoveltyScore, Rejection
+from classnorm.metrics.probability import PredictionSets
 from classnorm.settings import check_share
 
 Kind = Literal["examples", "unlabelled"]

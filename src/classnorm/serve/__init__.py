@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from classnorm.lazy import lazy_names
+from classnorm.registry import lazy_names
 from classnorm.serve.settings import Limits, ServeSettings
 
 if TYPE_CHECKING:

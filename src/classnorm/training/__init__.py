@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from classnorm.lazy import lazy_names
+from classnorm.registry import lazy_names
 from classnorm.training.context import FitContext, History, SharedWork
 from classnorm.training.device import Device, Precision, autocast, pick_device, pick_dtype, precision_notice
 from classnorm.training.distributed import ALONE, Processes, joined
 from classnorm.training.schedule import Schedule, TrainingConfig, learning_rate, make_optimizer
 
 if TYPE_CHECKING:
-    from classnorm.training.checkpoint import seeded
-    from classnorm.training.epochs import EpochLosses, run_epochs
+    from classnorm.training.epochs import EpochLosses, run_epochs, seeded
     from classnorm.training.loop import Batches, Stage, gradient_step, stage, stage_seconds, train
     from classnorm.training.stored_rows import StoredRows
 
@@ -48,8 +47,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "checkpoint": "seeded",
-        "epochs": "EpochLosses run_epochs",
+        "epochs": "EpochLosses run_epochs seeded",
         "loop": "Batches Stage gradient_step stage stage_seconds train",
         "stored_rows": "StoredRows",
     },

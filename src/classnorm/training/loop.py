@@ -16,11 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from classnorm.progress import report
-from classnorm.training.checkpoint import seeded
 from classnorm.training.context import FitContext, History
 from classnorm.training.device import Precision, autocast, pick_dtype
 from classnorm.training.distributed import ALONE, Processes
-from classnorm.training.epochs import EpochLosses, run_epochs
+from classnorm.training.epochs import EpochLosses, run_epochs, seeded
 from classnorm.training.schedule import TrainingConfig, learning_rate, make_optimizer
 from classnorm.training.stored_rows import ShuffledPools, StoredRows
 

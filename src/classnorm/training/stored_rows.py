@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from classnorm.data.row_store import IntArray, RowStore, read_ahead, row_blocks
-from classnorm.training.checkpoint import seeded
 from classnorm.training.distributed import ALONE, Processes
+from classnorm.training.epochs import seeded
 
 _POOL_BYTES = 1 << 28  # of a pool; two are in memory at a time
 

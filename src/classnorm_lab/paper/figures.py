@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from classnorm import progress
 from classnorm.data import ZeroShotDataset, simulate
-from classnorm.lazy import Lazy
+from classnorm.registry import Lazy
 from classnorm_lab.diagnoses.diagnosis import Diagnosis, diagnose
 from classnorm_lab.paper.datasets import PaperDataset
 from classnorm_lab.paper.published import PAPER_DATASETS

@@ -17,7 +17,7 @@ from classnorm.continual.strategies.settings import (
     strategy_config,
     strategy_named,
 )
-from classnorm.lazy import lazy_names
+from classnorm.registry import lazy_names
 
 if TYPE_CHECKING:
     from classnorm.continual.strategies.strategy import GradientStrategy, Strategy, StreamProblem

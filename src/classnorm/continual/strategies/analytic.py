@@ -23,7 +23,7 @@ from classnorm.methods.descriptor_kernel import DescriptorKernel
 from classnorm.methods.kernel import KernelModel, build, solve
 from classnorm.nn.geometry import FeatureMoments
 from classnorm.progress import report
-from classnorm.training.checkpoint import strip_prefix
+from classnorm.training.epochs import strip_prefix
 
 _BLOCK = 4096  # rows added at once
 

@@ -12,7 +12,7 @@ from torch.func import functional_call, grad, vmap
 
 from classnorm.continual.strategies.settings import ImportanceConfig
 from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
-from classnorm.training.checkpoint import add_prefix, strip_prefix
+from classnorm.training.epochs import add_prefix, strip_prefix
 
 _GRADIENTS = 1 << 25  # numbers in the gradients of the rows that are computed at once
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from classnorm.continual.strategies.settings import LwFConfig
 from classnorm.continual.strategies.strategy import GradientStrategy, StreamProblem
 from classnorm.nn import cosine_logits
-from classnorm.training.checkpoint import add_prefix, strip_prefix
+from classnorm.training.epochs import add_prefix, strip_prefix
 
 
 class LwF(GradientStrategy):

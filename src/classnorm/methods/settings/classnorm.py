@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.lazy import Lazy
 from classnorm.methods.method import Method, Recipes, TrainedMethodConfig
 from classnorm.methods.settings.shared import DescriptorConfig, GeometryConfig, ScaleConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import Distribution, HiddenNormalization, Initialization
+from classnorm.registry import Lazy
 from classnorm.settings import Depth, NotNegative, Width, added_setting, at_least, at_most
 
 

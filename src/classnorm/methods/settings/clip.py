@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from classnorm.data import ZeroShotDataset
-from classnorm.lazy import Lazy
 from classnorm.methods.method import Method, MethodConfig, Recipes
+from classnorm.registry import Lazy
 
 _ADVICE = (
     'clip compares images and text of one model: encode both with it, by `encoder="hf:ID"` and `text_encoder="hf:ID"`, '

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.lazy import Lazy
 from classnorm.methods.method import Method, Recipes, TrainedMethodConfig
 from classnorm.methods.settings.shared import GeometryConfig, ScaleConfig
 from classnorm.methods.space import Choice, Range, Space
+from classnorm.registry import Lazy
 from classnorm.settings import Positive, Share, added_setting, at_least, at_most, between
 from classnorm.training import Schedule
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from classnorm.data import ZeroShotDataset
-from classnorm.lazy import Lazy
 from classnorm.methods.method import Method, MethodConfig, TrainedMethodConfig
 from classnorm.methods.settings.shared import NormalizedConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalizationKind
+from classnorm.registry import Lazy
 from classnorm.settings import Count, NotNegative, Positive
 from classnorm.training import Schedule
 

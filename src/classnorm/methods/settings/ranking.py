@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from classnorm.lazy import Lazy
 from classnorm.methods.method import Method, TrainedMethodConfig
 from classnorm.methods.settings.shared import DescriptorConfig
 from classnorm.methods.space import Choice, Range, Space
+from classnorm.registry import Lazy
 from classnorm.settings import Positive
 
 
