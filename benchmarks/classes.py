@@ -26,7 +26,7 @@ import torch
 
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.methods import FitContext, FitJob, resolve
-from classnorm.metrics import choose_calibration, gzsl_scores, side_scores
+from classnorm.metrics import best_seen_and_unseen, choose_calibration, gzsl_scores
 from classnorm.scoring import Scorer, fit
 
 CLASSES, ROWS, D_A, D_Z, K = 21_000, 10_000, 312, 2048, 5
@@ -112,7 +112,7 @@ def compared(dataset: Any, method: str, variants: list[dict[str, Any]], seeds: i
             per_step = 1e3 * (clock() - started) / steps(job)
             rows, labels = job.dataset.test_rows, job.dataset.labels[job.dataset.test_rows]
             logits = scorer.logits(job.dataset.features[rows])
-            _, harmonic = choose_calibration([side_scores(logits, labels, job.dataset.seen)], "bias")
+            _, harmonic = choose_calibration([best_seen_and_unseen(logits, labels, job.dataset.seen)], "bias")
             zsl = gzsl_scores(logits, labels, job.dataset.seen).zsl
             results[i].append((harmonic, zsl, per_step))
     n_seen = int(job.dataset.seen.sum())

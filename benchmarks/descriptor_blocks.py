@@ -20,7 +20,7 @@ from classnorm.data import ZeroShotDataset, load
 from classnorm.data.descriptions import read_descriptions
 from classnorm.data.names import match_names
 from classnorm.methods import FitContext, FitJob, resolve
-from classnorm.metrics import choose_calibration, side_gzsl_scores
+from classnorm.metrics import calibrated_gzsl_scores, choose_calibration
 from classnorm.scoring.fitting import validate
 
 
@@ -54,8 +54,8 @@ def show(label: str, data: ZeroShotDataset, splits: int, **changes: str) -> None
     scores, weights = [], []
     for split in range(splits):
         fitted = validate(job, split, context)
-        calibration, harmonic = choose_calibration([fitted.sides], "bias")
-        scores.append([harmonic, side_gzsl_scores(fitted.sides, calibration).zsl])
+        calibration, harmonic = choose_calibration([fitted.best_scores], "bias")
+        scores.append([harmonic, calibrated_gzsl_scores(fitted.best_scores, calibration).zsl])
         weights.append(str(fitted.scorer.model.choices().get("block_weights", "")))
     harmonic, zsl = np.mean(scores, axis=0)
     print(f"| {label} | {harmonic:.1f} | {zsl:.1f} | {', '.join(dict.fromkeys(weights))} |", flush=True)

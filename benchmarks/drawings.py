@@ -1,6 +1,6 @@
 """Drawn letters: how often `classnorm serve` recognises letters of a font that is in no dataset, drawn on its canvas.
 
-A letter of STIXGeneral is placed on the lines of the canvas (small letters as high as the line for small ones,
+A letter of STIXGeneral is transformed on the lines of the canvas (small letters as high as the line for small ones,
 capitals as the line for capitals), and sent as the page would send it: as its filled outline, and as strokes of a round
 pen along the middle lines of the outline. The model, kernel prototypes on glyphs-light, was trained on sans-serif fonts
 of another family. All 426 classes compete.

@@ -24,7 +24,7 @@ import torch
 from classnorm.data import ZeroShotDataset, load
 from classnorm.data.validation import hold_out_rows
 from classnorm.methods import FitContext, FitJob, resolve
-from classnorm.metrics import Calibration, SideScores, calibrated_scores, gzsl_scores
+from classnorm.metrics import BestScores, Calibration, calibrated_scores, gzsl_scores
 from classnorm.metrics.calibration import keeping_calibration
 from classnorm.scoring import Scorer, fit_calibrated
 
@@ -87,11 +87,11 @@ def measure(data: ZeroShotDataset, method: str, **changes: Any) -> dict[str, Any
     job = FitJob(data, *resolve(data, method, **changes))
     fitted = fit_calibrated(job, CONTEXT)
     test = data.test_rows
-    sides = fitted.scorer.sides(data.features[test], data.labels[test])
+    best_scores = fitted.scorer.best_scores(data.features[test], data.labels[test])
     simple, seen_alone = nearest_mean(data)
     return {
-        "calibrated": np.array(calibrated_scores(sides, fitted.scorer.calibration)),
-        "uncalibrated": np.array(calibrated_scores(sides, Calibration())),
+        "calibrated": np.array(calibrated_scores(best_scores, fitted.scorer.calibration)),
+        "uncalibrated": np.array(calibrated_scores(best_scores, Calibration())),
         "nearest mean": simple,
         "nearest mean, seen only": seen_alone,
         "training accuracy": fitted.training_accuracy,
@@ -103,12 +103,12 @@ def tuned(data: ZeroShotDataset, method: str, **changes: Any) -> dict[str, npt.N
     """U, S and H for each share of seen rows that a calibration may keep."""
     config = resolve(data, method, calibration="none", **changes)
     folds = [hold_out_rows(data, fold, 3) for fold in range(3)]
-    sides: list[SideScores] = []
+    best_scores: list[BestScores] = []
     for part in (*folds, data):
         scorer: Scorer = fit_calibrated(FitJob(part, *config), CONTEXT).scorer
-        sides.append(scorer.sides(part.features[part.test_rows], part.labels[part.test_rows]))
+        best_scores.append(scorer.best_scores(part.features[part.test_rows], part.labels[part.test_rows]))
     return {
-        f"keep {share:.0%}": np.array(calibrated_scores(sides[-1], keeping_calibration(sides[:-1], share)))
+        f"keep {share:.0%}": np.array(calibrated_scores(best_scores[-1], keeping_calibration(best_scores[:-1], share)))
         for share in SHARES
     }
 

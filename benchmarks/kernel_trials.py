@@ -24,7 +24,7 @@ from classnorm.data.descriptions import read_descriptions
 from classnorm.data.names import match_names
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.methods.descriptor_kernel import ridge
-from classnorm.metrics import choose_calibration, side_gzsl_scores, side_scores
+from classnorm.metrics import best_seen_and_unseen, calibrated_gzsl_scores, choose_calibration
 from classnorm.scoring.fitting import validate
 
 FREQUENCIES = 2048
@@ -35,7 +35,7 @@ class Split(NamedTuple):
 
     kernel: np.ndarray  # [n, n_classes], scores
     best: np.ndarray
-    rows: torch.Tensor  # [n, k], placed and mapped
+    rows: torch.Tensor  # [n, k], transformed and mapped
     train: torch.Tensor
     train_labels: np.ndarray
     prototypes: torch.Tensor  # [n_classes, k]
@@ -162,9 +162,9 @@ def main() -> None:
     for number in range(options.splits):
         split = split_of(data, number)
         for name, scores in trials(split):
-            sides = side_scores(scores, split.labels, split.seen)
-            calibration, harmonic = choose_calibration([sides], "bias")
-            found.setdefault(name, []).append((harmonic, side_gzsl_scores(sides, calibration).zsl))
+            best_scores = best_seen_and_unseen(scores, split.labels, split.seen)
+            calibration, harmonic = choose_calibration([best_scores], "bias")
+            found.setdefault(name, []).append((harmonic, calibrated_gzsl_scores(best_scores, calibration).zsl))
     for name, values in found.items():
         print(f"| {name} | {' / '.join(f'{value:.1f}' for value in np.mean(values, axis=0))} |")
 

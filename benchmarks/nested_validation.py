@@ -35,9 +35,9 @@ def measure(data: ZeroShotDataset, method: str, split: int, **changes: Any) -> s
         FitContext(torch.device("cpu")),
     )
     assert fitted.validation is not None
-    sides = fitted.scorer.sides(part.features[part.test_rows], part.labels[part.test_rows])
-    unseen, seen, harmonic = calibrated_scores(sides, fitted.scorer.calibration)
-    best, highest = choose_calibration([sides], "bias")
+    best_scores = fitted.scorer.best_scores(part.features[part.test_rows], part.labels[part.test_rows])
+    unseen, seen, harmonic = calibrated_scores(best_scores, fitted.scorer.calibration)
+    best, highest = choose_calibration([best_scores], "bias")
     return (
         f"split {split}: U {unseen:.1f}, S {seen:.1f}, H {harmonic:.1f} with {fitted.scorer.calibration} "
         f"(H {fitted.validation['harmonic']:.1f} where it was chosen); H {highest:.1f} with the best, {best}"

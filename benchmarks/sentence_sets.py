@@ -22,7 +22,7 @@ from classnorm.data.descriptions import Descriptions
 from classnorm.data.images import cub_attribute_names
 from classnorm.data.names import readable_name
 from classnorm.methods import FitContext, FitJob, resolve
-from classnorm.metrics import choose_calibration, side_gzsl_scores
+from classnorm.metrics import calibrated_gzsl_scores, choose_calibration
 from classnorm.preparation.describing import describe
 from classnorm.scoring.fitting import validate
 
@@ -66,8 +66,8 @@ def compare(
         job, scores, weights = FitJob(part, *resolve(part, "kernel", blocks=blocks)), [], []
         for split in range(splits):
             fitted = validate(job, split, FitContext(torch.device("cpu")))
-            calibration, harmonic = choose_calibration([fitted.sides], "bias")
-            scores.append([harmonic, side_gzsl_scores(fitted.sides, calibration).zsl])
+            calibration, harmonic = choose_calibration([fitted.best_scores], "bias")
+            scores.append([harmonic, calibrated_gzsl_scores(fitted.best_scores, calibration).zsl])
             weights.append(str(fitted.scorer.model.choices().get("block_weights", "")))
         harmonic, zsl = np.mean(scores, axis=0)
         print(f"| {label} | {kind} | {harmonic:.1f} | {zsl:.1f} | {'; '.join(weights)} |", flush=True)

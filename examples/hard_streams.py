@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from classnorm.continual import Arrivals, TaskStream, configure, read_image_split
+from classnorm.continual import StreamOptions, TaskStream, configure, read_image_split
 from classnorm.data import load
 from classnorm.report.draw import COLORS, Style, draw, png
 from classnorm.report.stream_results import task_curve
@@ -19,12 +19,12 @@ source, features, split, seeds = sys.argv[1:5] or ("synthetic:classes=40,unseen=
 data = load(source, features=features)
 data = replace(data, is_train=read_image_split(Path(split), data.image_files)) if split else data
 streams = {
-    "plain": Arrivals(),
-    "blurry 0.5": Arrivals(blurry=0.5),
-    "returning 0.5": Arrivals(returning=0.5),
-    "imbalance 10": Arrivals(imbalance=10.0),
-    "late attributes 0.5": Arrivals(late_attributes=0.5),
-    "8 rows at once": Arrivals(rows_at_once=8),
+    "plain": StreamOptions(),
+    "blurry 0.5": StreamOptions(blurry=0.5),
+    "returning 0.5": StreamOptions(returning=0.5),
+    "imbalance 10": StreamOptions(imbalance=10.0),
+    "late attributes 0.5": StreamOptions(late_attributes=0.5),
+    "8 rows at once": StreamOptions(rows_at_once=8),
 }
 settings = {"analytic": {"descriptor_power": 0.6, "error_share": 0.5, "bias": 0.04}, "sequential": {"lr": 0.003}}
 series, styles, joint = [], {}, {}

@@ -26,7 +26,7 @@ from classnorm.cli import main
 from classnorm.data import SyntheticConfig, save_bundle, synthetic
 from classnorm.io.files import digest, write_json
 from classnorm.methods import METHODS
-from classnorm.metrics import Calibration, gzsl_scores, side_scores
+from classnorm.metrics import Calibration, best_seen_and_unseen, gzsl_scores
 from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.progress import Display, OnProgress, Progress, shown_on, stage
 from classnorm.results.run_folder import Result, write_arrays
@@ -349,17 +349,17 @@ def write_run():
         logits[np.arange(len(labels)), labels] += skill
         chosen = Calibration.parse(calibration)
         calibrated = chosen.apply(logits, seen)
-        sides = side_scores(logits, labels, seen)
+        best_scores = best_seen_and_unseen(logits, labels, seen)
         write_arrays(
             folder / "predictions.npz",
             {
                 "row": np.arange(len(labels)),
                 "label": labels.astype(np.int32),
                 "top1": calibrated.argmax(axis=1).astype(np.int32),
-                "best_seen": sides.seen_class.astype(np.int32),
-                "best_unseen": sides.unseen_class.astype(np.int32),
-                "best_seen_score": sides.best_seen.astype(np.float32),
-                "best_unseen_score": sides.best_unseen.astype(np.float32),
+                "best_seen": best_scores.seen_class.astype(np.int32),
+                "best_unseen": best_scores.unseen_class.astype(np.int32),
+                "best_seen_score": best_scores.best_seen.astype(np.float32),
+                "best_unseen_score": best_scores.best_unseen.astype(np.float32),
                 "seen": seen,
                 "class_names": np.array([f"class_{i} & <co>" for i in range(classes)]),
             },
@@ -367,7 +367,7 @@ def write_run():
         validation = {"harmonic": 50.0, "splits": 1, "kind": "matched"} if validated else None
         if validation is not None:
             validation["curves"] = {
-                kind: calibration_curves([sides], kind, calibration_values([sides], kind, chosen)).rounded()
+                kind: calibration_curves([best_scores], kind, calibration_values([best_scores], kind, chosen)).rounded()
                 for kind in ("scale", "bias")
             }
         sizes = {"seen_classes": int(seen.sum()), "unseen_classes": int((~seen).sum()), "train_rows": 10}

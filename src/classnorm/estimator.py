@@ -30,11 +30,11 @@ from classnorm.io.documents import read_json
 from classnorm.io.files import write_json
 from classnorm.methods import ClassNormConfig, FitContext, FitJob, resolve
 from classnorm.metrics import (
+    best_seen_and_unseen,
     choose_calibration,
     expected_calibration_error,
     fit_temperature,
     harmonic_mean,
-    side_scores,
     softmax,
 )
 from classnorm.progress import Display, shown_on
@@ -263,12 +263,12 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         is_seen = np.isin(labels, self.classes_[self.seen_mask_])
         if not (is_seen.any() and np.isin(labels, self.classes_[~self.seen_mask_]).any()):
             return float(np.average(right, weights=weights))
-        sides = []
+        best_scores = []
         for side in (~is_seen, is_seen):
             _, index = np.unique(labels[side], return_inverse=True)
             total, hits = np.bincount(index, weights[side]), np.bincount(index, weights[side] * right[side])
-            sides.append(float(np.mean(hits[total > 0] / total[total > 0])))
-        return harmonic_mean(*sides)
+            best_scores.append(float(np.mean(hits[total > 0] / total[total > 0])))
+        return harmonic_mean(*best_scores)
 
     @_value_errors()
     def add_classes(self, descriptors: Any) -> Self:
@@ -325,7 +325,7 @@ class ClassNormClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         calibration, seen = self.scorer_.calibration, self.scorer_.seen
         before = softmax(calibration.apply(logits, seen), self.scorer_.temperature)
         if 0 < np.count_nonzero(seen[labels]) < len(labels):
-            calibration, _ = choose_calibration([side_scores(logits, labels, seen)], "bias")
+            calibration, _ = choose_calibration([best_seen_and_unseen(logits, labels, seen)], "bias")
         scores = calibration.apply(logits, seen)
         self.scorer_ = self.scorer_.calibrated(calibration, fit_temperature(scores, labels))
         self.calibration_error_ = {

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from classnorm.continual import Arrivals, TaskStream, run_stream
+from classnorm.continual import StreamOptions, TaskStream, run_stream
 from classnorm.continual.strategies import STRATEGIES
 from classnorm.errors import ConfigError
 from classnorm.metrics import continual_scores
 
 
 def hard(dataset, **options):
-    return TaskStream.make(dataset, 4, seed=1, arrivals=Arrivals(**options))
+    return TaskStream.make(dataset, 4, seed=1, arrivals=StreamOptions(**options))
 
 
 def task_of(stream, label):

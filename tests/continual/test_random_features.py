@@ -23,7 +23,7 @@ def normalized(x):
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
-def placed(descriptors, seen):
+def transformed(descriptors, seen):
     """Descriptors as the kernel places them: a power, centred, divided by a power of the deviation, of unit length."""
     powered = np.sign(descriptors) * np.abs(descriptors) ** 0.6
     return normalized((powered - powered[seen].mean(0)) / powered[seen].std(0, ddof=1) ** 0.25)
@@ -37,7 +37,7 @@ def joint(stream, name, tasks, projection):
     hidden = np.maximum(normalized(data.features.astype(np.float64)) @ projection, 0)
     gram = hidden[rows].T @ hidden[rows]
     solve = np.linalg.inv(gram + 0.5 * np.trace(gram) / len(gram) * np.eye(len(gram)))
-    codes = placed(data.descriptors.astype(np.float64), seen)
+    codes = transformed(data.descriptors.astype(np.float64), seen)
     test = hidden[stream.test_rows]
     if name == "acil":
         return normalized(test @ solve @ hidden[rows].T @ codes[data.labels[rows]]) @ codes.T

@@ -113,10 +113,12 @@ def test_the_recipe_best_is_the_same_for_all_data_but_for_its_epochs(small_datas
 def test_the_scorer_of_the_recipe_best_maps_features_as_in_training(small_dataset, tmp_path):
     scorer = fit(small_dataset, recipe="best", hidden=64, epochs=2, calibration="none")
     rows = torch.from_numpy(small_dataset.features[:9])
-    placed = scorer.model.geometry(rows)
+    transformed = scorer.model.geometry(rows)
     prototypes = F.normalize(torch.from_numpy(scorer.prototypes())[:, :-1], dim=1)
     hubs = (prototypes @ scorer.model.means.T).sort(dim=1).values[:, -3:].mean(dim=1)
-    assert np.allclose(scorer.logits(small_dataset.features[:9]), 16 * (placed @ prototypes.T - 0.2 * hubs), atol=1e-4)
+    assert np.allclose(
+        scorer.logits(small_dataset.features[:9]), 16 * (transformed @ prototypes.T - 0.2 * hubs), atol=1e-4
+    )
     scorer.save(tmp_path)
     assert np.array_equal(Scorer.load(tmp_path).scores(rows.numpy()), scorer.scores(rows.numpy()))
 
@@ -148,13 +150,13 @@ def test_a_virtual_class_is_a_mixture_of_two_rows_and_of_their_descriptors(small
     assert features.shape[0] == 26 and descriptors.shape[0] == n_seen + 6
     assert labels[20:].tolist() == list(range(n_seen, n_seen + 6))
     # The same share of the same two rows must explain a virtual row and its descriptor.
-    of_rows, placed = problem.descriptors[problem.labels[:20]], problem.features[:20]
+    of_rows, transformed = problem.descriptors[problem.labels[:20]], problem.features[:20]
     for i in range(6):
         errors = []
         for other in range(20):
             apart, offset = of_rows[other] - of_rows[i], descriptors[n_seen + i] - of_rows[i]
             share = float(offset @ apart / apart.square().sum().clamp(min=1e-9))
-            mixed = F.normalize(placed[i] + share * (placed[other] - placed[i]), dim=0)
+            mixed = F.normalize(transformed[i] + share * (transformed[other] - transformed[i]), dim=0)
             errors.append(float((offset - share * apart).norm() + (features[20 + i] - mixed).norm()))
         same_class = problem.labels[:20] == problem.labels[i]  # descriptors do not determine their share
         assert min(errors) < 1e-3 or same_class.sum() > 1

@@ -155,7 +155,7 @@ def test_features_and_text_of_different_models_are_refused(
     with pytest.raises(ConfigError, match="not from one image–text model"):
         fit(other, "clip")
     for dataset, is_able in ((attributes, False), (other, False), (data, True)):
-        assert (METHODS["clip"].unfit(dataset) is None) is is_able
+        assert (METHODS["clip"].unsupported(dataset) is None) is is_able
     assert any(entry.method == "clip" for entry in leaderboard.entries())
 
 

@@ -26,22 +26,22 @@ def prepared(dataset):
     """Descriptors as the method places them, and the bandwidth."""
     powered = np.sign(dataset.descriptors) * np.abs(dataset.descriptors.astype(np.float64)) ** 0.75
     seen = powered[dataset.seen]
-    placed = (powered - seen.mean(0)) / seen.std(0, ddof=1) ** 0.25
-    placed /= np.linalg.norm(placed, axis=1, keepdims=True)
-    own = placed[dataset.seen]
+    transformed = (powered - seen.mean(0)) / seen.std(0, ddof=1) ** 0.25
+    transformed /= np.linalg.norm(transformed, axis=1, keepdims=True)
+    own = transformed[dataset.seen]
     pairs = ((own[:, None] - own[None]) ** 2).sum(-1)[np.triu_indices(len(own), 1)]
-    return placed, own, 2 * np.sort(pairs)[(len(pairs) - 1) // 2]
+    return transformed, own, 2 * np.sort(pairs)[(len(pairs) - 1) // 2]
 
 
 def test_the_closed_form_is_kernel_ridge_regression(small_dataset):
     scorer = fit(small_dataset, method="kernel", recipe="closed-form", calibration="none")
-    placed, own, bandwidth = prepared(small_dataset)
+    transformed, own, bandwidth = prepared(small_dataset)
     rows = TrainingRows.of(small_dataset, torch.device("cpu"))
     powered = rows.features.sign() * rows.features.abs().sqrt()
     means = torch.stack([powered[rows.labels == c].mean(dim=0) for c in range(len(own))])
     means = scorer.model.geometry.place(means).double().numpy()
     alpha = np.linalg.solve(gaussian_gram(own, own, bandwidth) + 0.1 * np.eye(len(own)), means)
-    expected = gaussian_gram(placed, own, bandwidth) @ alpha
+    expected = gaussian_gram(transformed, own, bandwidth) @ alpha
     length = np.linalg.norm(expected, axis=1, keepdims=True)
     near = np.sort(expected / length @ means.T, axis=1)[:, -3:].mean(axis=1)  # of hubs
     assert np.allclose(scorer.prototypes()[:, :-1], expected / length**1.3, atol=1e-3)
@@ -49,12 +49,12 @@ def test_the_closed_form_is_kernel_ridge_regression(small_dataset):
 
 
 def test_the_features_of_the_kernel_have_its_inner_products(small_dataset):
-    placed, own, bandwidth = prepared(small_dataset)
+    transformed, own, bandwidth = prepared(small_dataset)
     seen = torch.from_numpy(small_dataset.descriptors[small_dataset.seen])
     kernel = DescriptorKernel.fit(seen, KernelConfig(descriptor_power=0.75), 0)
     features = kernel(torch.from_numpy(small_dataset.descriptors)).double().numpy()
     own_features = features[small_dataset.seen]
-    assert np.allclose(features @ own_features.T, gaussian_gram(placed, own, bandwidth), atol=2e-3)
+    assert np.allclose(features @ own_features.T, gaussian_gram(transformed, own, bandwidth), atol=2e-3)
 
 
 def test_refinement_improves_the_fit_to_the_seen_classes_and_keeps_the_unseen(small_dataset, accuracies):
@@ -96,18 +96,18 @@ def textbook_fit(dataset, config):
     model.geometry.mean.copy_(powered.mean(dim=0))
     model.geometry.projection.copy_((vectors * shrunk**-config.whitening).flip(1)[:, : config.dimensions])
     features = model.kernel(rows.descriptors)
-    placed = model.geometry(rows.features)
+    transformed = model.geometry(rows.features)
     model.means.copy_(model.geometry.place(means.float()))
     model.coefficients.data.copy_(ridge(features, model.means, config.ridge))
     closed = model.coefficients.detach().clone()
-    steps = -(-len(placed) // config.batch_size)
+    steps = -(-len(transformed) // config.batch_size)
     optimizer = torch.optim.Adam(model.parameters())
     for epoch in range(config.epochs):
-        order = torch.randperm(len(placed), generator=seeded(0, epoch))
+        order = torch.randperm(len(transformed), generator=seeded(0, epoch))
         for step, batch in enumerate(order.split(config.batch_size)):
             optimizer.param_groups[0]["lr"] = learning_rate(config, epoch * steps + step, config.epochs * steps)
             optimizer.zero_grad()
-            textbook_loss(model, features, placed[batch], rows.labels[batch]).backward()
+            textbook_loss(model, features, transformed[batch], rows.labels[batch]).backward()
             optimizer.step()
     model.coefficients.data = 0.75 * model.coefficients.data + 0.25 * closed
     return model

@@ -16,7 +16,7 @@ def trained(dataset, **settings):
     return fit(dataset, method="sync", calibration="none", **({"epochs": 10} | settings))
 
 
-def placed(seed=0, n_seen=6, d_a=4, d_z=5, **settings):
+def transformed(seed=0, n_seen=6, d_a=4, d_z=5, **settings):
     """A model with phantom classes at random seen descriptors, and these."""
     generator = torch.Generator().manual_seed(seed)
     model = SynCModel(SynCConfig(**settings), d_a, d_z, n_seen)
@@ -29,14 +29,14 @@ def placed(seed=0, n_seen=6, d_a=4, d_z=5, **settings):
 
 @given(seed=st.integers(0, 999), sigma=st.floats(0.01, 100.0), n_seen=st.integers(2, 9))
 def test_the_alignment_is_a_convex_combination_for_any_class(seed, sigma, n_seen):
-    model, _ = placed(seed, n_seen, sigma=sigma)
+    model, _ = transformed(seed, n_seen, sigma=sigma)
     weights = model.alignment(torch.randn(20, 4, generator=torch.Generator().manual_seed(seed)))
     assert (weights >= 0).all()
     torch.testing.assert_close(weights.sum(dim=1), torch.ones(20))
 
 
 def test_the_alignment_is_the_normalised_gaussian_of_the_distance():
-    model, seen = placed(n_seen=3, sigma=0.7, attribute_normalization="none")
+    model, seen = transformed(n_seen=3, sigma=0.7, attribute_normalization="none")
     classes = np.random.default_rng(1).random((5, 4))
     a, b = classes.astype(np.float32).astype(np.float64), seen.double().numpy()
     unit = np.mean([((b[i] - b[j]) ** 2).sum() for i in range(3) for j in range(3) if i != j])
@@ -47,12 +47,12 @@ def test_the_alignment_is_the_normalised_gaussian_of_the_distance():
 
 @given(seed=st.integers(0, 999))
 def test_with_a_vanishing_width_a_seen_class_has_the_classifier_of_its_own_phantom(seed):
-    model, seen = placed(seed, sigma=1e-3)
+    model, seen = transformed(seed, sigma=1e-3)
     torch.testing.assert_close(model.prototypes(seen), model.bases.detach())
 
 
 def test_with_a_huge_width_every_class_has_the_mean_classifier():
-    model, seen = placed(sigma=1e4)
+    model, seen = transformed(sigma=1e4)
     torch.testing.assert_close(
         model.prototypes(seen), model.bases.detach().mean(dim=0).expand(6, -1), rtol=1e-4, atol=1e-4
     )
@@ -60,14 +60,14 @@ def test_with_a_huge_width_every_class_has_the_mean_classifier():
 
 @given(seed=st.integers(0, 999), sigma=st.floats(0.01, 100.0))
 def test_classes_with_equal_descriptors_get_equal_classifiers(seed, sigma):
-    model, _ = placed(seed, sigma=sigma)
+    model, _ = transformed(seed, sigma=sigma)
     classes = torch.rand(3, 4, generator=torch.Generator().manual_seed(seed))
     classifiers = model.prototypes(torch.cat([classes, classes]))
     assert torch.equal(classifiers[:3], classifiers[3:])
 
 
 def test_phantom_classifiers_synthesize_the_trained_ones():
-    model, seen = placed(sigma=0.5)
+    model, seen = transformed(sigma=0.5)
     wanted = torch.randn(6, 5, generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
         model.bases.copy_(phantom_classifiers(model.alignment(seen), wanted))
@@ -75,7 +75,7 @@ def test_phantom_classifiers_synthesize_the_trained_ones():
 
 
 def test_seen_classes_with_equal_descriptors_share_the_mean_of_their_classifiers():
-    model, seen = placed(sigma=0.5)
+    model, seen = transformed(sigma=0.5)
     seen[1] = seen[0]
     model.place(seen)
     wanted = torch.randn(6, 5, generator=torch.Generator().manual_seed(3))

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from classnorm.metrics import (
-    SideScores,
+    BestScores,
     ausuc,
+    best_seen_and_unseen,
     curve_of,
     gzsl_scores,
     seen_unseen_curve,
-    side_scores,
 )
 
 AVERAGES = pytest.mark.parametrize("average", ["class", "sample"])
@@ -195,28 +195,28 @@ def test_no_rows_leave_the_area_unknown():
 @given(case=cases())
 def test_side_scores_hold_the_best_class_of_each_side(case):
     logits, labels, seen_mask = case
-    sides = side_scores(*case)
+    best_scores = best_seen_and_unseen(*case)
     for i, row in enumerate(logits.tolist()):
         for side, best, winner in [
-            (True, sides.best_seen, sides.seen_class),
-            (False, sides.best_unseen, sides.unseen_class),
+            (True, best_scores.best_seen, best_scores.seen_class),
+            (False, best_scores.best_unseen, best_scores.unseen_class),
         ]:
             score, negative_class = max((x, -c) for c, x in enumerate(row) if seen_mask[c] == side)
             assert (best[i], winner[i]) == (score, -negative_class)
-    assert sides.is_seen.tolist() == seen_mask[labels].tolist()
+    assert best_scores.is_seen.tolist() == seen_mask[labels].tolist()
 
 
 @AVERAGES
 @given(case=cases())
 def test_the_weights_of_each_side_add_up_to_1(average, case):
-    sides = side_scores(*case, average)
-    assert sides.weights[sides.is_seen].sum() == pytest.approx(1.0)
-    assert sides.weights[~sides.is_seen].sum() == pytest.approx(1.0)
+    best_scores = best_seen_and_unseen(*case, average)
+    assert best_scores.weights[best_scores.is_seen].sum() == pytest.approx(1.0)
+    assert best_scores.weights[~best_scores.is_seen].sum() == pytest.approx(1.0)
 
 
 def test_the_best_classes_alone_give_the_curve():
     case = random_case(1)
-    assert curve_of(side_scores(*case)).area == ausuc(*case)
+    assert curve_of(best_seen_and_unseen(*case)).area == ausuc(*case)
 
 
 def test_single_precision_logits_give_the_area_of_their_exact_values():
@@ -228,8 +228,10 @@ def test_single_precision_logits_give_the_area_of_their_exact_values():
 def test_blocks_of_rows_joined_are_the_scores_of_all_rows():
     generator = np.random.default_rng(0)
     logits, labels, seen = generator.normal(size=(30, 5)), generator.integers(0, 5, 30), np.arange(5) < 3
-    whole = side_scores(logits, labels, seen, "sample")
-    joined = SideScores.joined([side_scores(logits[a:b], labels[a:b], seen, "sample") for a, b in ((0, 7), (7, 30))])
+    whole = best_seen_and_unseen(logits, labels, seen, "sample")
+    joined = BestScores.joined(
+        [best_seen_and_unseen(logits[a:b], labels[a:b], seen, "sample") for a, b in ((0, 7), (7, 30))]
+    )
     assert joined.average == "sample"
     for name in ("best_seen", "best_unseen", "seen_class", "unseen_class", "labels", "is_seen"):
         np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))

@@ -41,9 +41,9 @@ def test_it_is_its_formula(signed, power, shrinkage, whitening):
     train, new = rows(signed=signed), rows(40, seed=1, signed=signed)
     geometry = FeatureGeometry(24, 10, power, shrinkage, whitening).fit(train)
     expected = direct(train, new, 10, power, shrinkage, whitening)
-    placed = geometry(new).numpy()
-    # eigenvectors have no sign of their own: products of placed rows do not depend on it
-    assert np.allclose(placed @ placed.T, expected @ expected.T, atol=1e-5)
+    transformed = geometry(new).numpy()
+    # eigenvectors have no sign of their own: products of transformed rows do not depend on it
+    assert np.allclose(transformed @ transformed.T, expected @ expected.T, atol=1e-5)
 
 
 @pytest.mark.parametrize("within", [0.3, 1.0])
@@ -53,8 +53,8 @@ def test_the_variance_between_classes_can_be_left_out(within):
     train += labels[:, None] * torch.rand(24, generator=torch.Generator().manual_seed(3))
     geometry = FeatureGeometry(24, 10, within=within).fit(train, labels)
     expected = direct(train, new, 10, 0.5, 0.3, 0.35, labels.numpy(), within)
-    placed = geometry(new).numpy()
-    assert np.allclose(placed @ placed.T, expected @ expected.T, atol=1e-5)
+    transformed = geometry(new).numpy()
+    assert np.allclose(transformed @ transformed.T, expected @ expected.T, atol=1e-5)
     with pytest.raises(ConfigError, match="labels"):
         geometry.fit(train)
 
@@ -82,8 +82,8 @@ def test_many_dimensions_take_another_path_to_the_same_geometry():
     # With all directions kept, no choice between nearly equal ones is left to rounding.
     geometry = FeatureGeometry(300, 300, within=0.5).fit(train, labels)
     expected = direct(train, new, 300, 0.5, 0.3, 0.35, labels.numpy(), 0.5)
-    placed = geometry(new).numpy()
-    assert np.allclose(placed @ placed.T, expected @ expected.T, atol=1e-4)
+    transformed = geometry(new).numpy()
+    assert np.allclose(transformed @ transformed.T, expected @ expected.T, atol=1e-4)
 
 
 @pytest.mark.parametrize("d", [12, 300])
@@ -137,8 +137,8 @@ def test_its_statistics_are_saved_with_a_model():
 def test_full_whitening_makes_training_rows_white():
     train = rows(2000, signed=True)
     geometry = FeatureGeometry(24, 24, power=1.0, shrinkage=0.0, whitening=0.5).fit(train)
-    placed = (train - geometry.mean) @ geometry.projection
-    assert torch.allclose(placed.T @ placed / len(placed), torch.eye(24), atol=1e-3)
+    transformed = (train - geometry.mean) @ geometry.projection
+    assert torch.allclose(transformed.T @ transformed / len(transformed), torch.eye(24), atol=1e-3)
 
 
 def test_fewer_features_than_dimensions_and_fewer_rows_than_features_work():
@@ -165,8 +165,8 @@ def test_blocks_are_mapped_each_for_itself_and_their_cosines_are_averaged(weight
     labels = torch.arange(80) % 5
     both = FeatureGeometry(14, 4, within=0.5, blocks=(9, 5), weights=weights).fit(rows, labels)
     alone = [FeatureGeometry(part.shape[1], 4, within=0.5).fit(part, labels) for part in (rows[:, :9], rows[:, 9:])]
-    placed = [part(rows[:, columns]) for part, columns in zip(alone, (slice(9), slice(9, 14)), strict=True)]
-    expected = sum(share * part @ part.T for share, part in zip(shares, placed, strict=True))
+    transformed = [part(rows[:, columns]) for part, columns in zip(alone, (slice(9), slice(9, 14)), strict=True)]
+    expected = sum(share * part @ part.T for share, part in zip(shares, transformed, strict=True))
     torch.testing.assert_close(both(rows) @ both(rows).T, expected, rtol=1e-4, atol=1e-5)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from classnorm.metrics import Calibration, gzsl_scores, side_scores
+from classnorm.metrics import Calibration, best_seen_and_unseen, gzsl_scores
 from classnorm.metrics.calibration import calibration_curves, calibration_values
 from classnorm.report import group_results
 from classnorm.report.plots import calibration_plot, group_curves, group_styles, shared_values
@@ -16,7 +16,7 @@ def test_curves_are_the_scores_of_calibrated_logits_averaged_over_splits(kind):
     seen = np.arange(9) < 6
     splits = [(generator.normal(3, 1, (60, 9)), generator.integers(0, 9, 60)) for _ in range(2)]
     values = [-0.5, 0.6, 0.9, 1.0, 1.3]
-    curves = calibration_curves([side_scores(*split, seen) for split in splits], kind, values)
+    curves = calibration_curves([best_seen_and_unseen(*split, seen) for split in splits], kind, values)
     for i, value in enumerate(values):
         scored = [gzsl_scores(Calibration(kind, value).apply(x, seen), y, seen) for x, y in splits]
         for name in ("unseen", "seen", "harmonic"):
@@ -24,11 +24,11 @@ def test_curves_are_the_scores_of_calibrated_logits_averaged_over_splits(kind):
 
 
 def test_the_values_of_a_curve_hold_the_chosen_and_the_neutral_one():
-    sides = side_scores([[5.0, 1.0], [9.0, 2.0], [4.0, 1.0]], [0, 1, 0], [True, False])
-    scales = calibration_values([sides], "scale", Calibration("scale", 1.3))
+    best_scores = best_seen_and_unseen([[5.0, 1.0], [9.0, 2.0], [4.0, 1.0]], [0, 1, 0], [True, False])
+    scales = calibration_values([best_scores], "scale", Calibration("scale", 1.3))
     assert scales[0] == 0.7 and scales[-1] > 1.3
-    assert calibration_values([sides], "scale", Calibration())[[0, -1]].tolist() == [0.7, 1.1]
-    biases = calibration_values([sides], "bias", Calibration("bias", 40.0))
+    assert calibration_values([best_scores], "scale", Calibration())[[0, -1]].tolist() == [0.7, 1.1]
+    biases = calibration_values([best_scores], "bias", Calibration("bias", 40.0))
     assert biases[0] <= 0 and biases[-1] == 40.0
     assert (np.diff(biases) > 0).all() and len(biases) == len(scales) == 41
 

@@ -8,7 +8,7 @@ import pytest
 from classnorm.data import SyntheticConfig, synthetic, validation_dataset
 from classnorm.errors import TrainingError
 from classnorm.methods import METHODS, Choice, Range, resolve
-from classnorm.metrics import choose_calibration, side_scores
+from classnorm.metrics import best_seen_and_unseen, choose_calibration
 from classnorm.runs.engine import Engine
 from classnorm.runs.search import SearchConfig, search
 from classnorm.scoring import fit
@@ -30,12 +30,14 @@ def test_a_grid_trial_scores_what_fits_made_by_hand_score(dataset, tmp_path):
     config = SearchConfig(sampler="grid", splits=2)
     trials, _ = search(dataset, "classnorm", base(dataset), SPACE, config, tmp_path, ONE)
     assert [trial.settings for trial in trials] == [{"lr": a, "hidden": b} for a in (1e-4, 3e-3) for b in (16, 32)]
-    sides = []
+    best_scores = []
     for split in range(2):
         part = validation_dataset(dataset, "matched", split)
         scorer = fit(part, epochs=3, calibration="none", lr=3e-3, hidden=16)
-        sides.append(side_scores(scorer.logits(part.features[part.test_rows]), part.labels[part.test_rows], part.seen))
-    calibration, harmonic = choose_calibration(sides)
+        best_scores.append(
+            best_seen_and_unseen(scorer.logits(part.features[part.test_rows]), part.labels[part.test_rows], part.seen)
+        )
+    calibration, harmonic = choose_calibration(best_scores)
     assert trials[2].harmonic == pytest.approx(harmonic, abs=1e-4)
     assert trials[2].calibration == str(calibration)
 

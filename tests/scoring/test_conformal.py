@@ -10,7 +10,7 @@ from classnorm import Scorer, fit
 from classnorm.data import load
 from classnorm.errors import ConfigError
 from classnorm.metrics.novelty import ScoredSplit
-from classnorm.metrics.probability import PredictionSets, SideQuantiles, members
+from classnorm.metrics.probability import GroupQuantiles, PredictionSets, members
 
 
 def world(seed, classes=80, rows=40):
@@ -37,7 +37,7 @@ def test_classes_that_validation_has_not_met_are_covered(coverage):
 
 
 def test_a_set_holds_the_classes_within_the_limit_of_their_side_and_always_the_best():
-    sets = PredictionSets(SideQuantiles(1000, (-9.0, 1.0)), SideQuantiles(1000, (-9.0, 0.0)))
+    sets = PredictionSets(GroupQuantiles(1000, (-9.0, 1.0)), GroupQuantiles(1000, (-9.0, 0.0)))
     scores, seen = np.random.default_rng(3).normal(0, 2, (200, 6)), np.arange(6) < 3
     inside = members(scores, temperature=2.0, limits=sets.limits(seen, 0.9))
     level = 0.9 * 1001 / 1000
@@ -48,7 +48,7 @@ def test_a_set_holds_the_classes_within_the_limit_of_their_side_and_always_the_b
 
 
 def test_more_coverage_than_the_number_of_classes_can_vouch_for_takes_the_whole_side():
-    few = SideQuantiles(9, (0.0, 1.0))
+    few = GroupQuantiles(9, (0.0, 1.0))
     assert few.threshold(0.89) < 1.0
     assert few.threshold(0.95) == float("inf")  # the next of ten classes may be the worst
 

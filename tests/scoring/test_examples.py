@@ -81,8 +81,8 @@ def test_where_distances_count_the_prototype_itself_is_the_weighted_mean(scorers
 
 def test_the_variance_of_a_kernel_prototype_is_that_of_a_gaussian_process(kernel, tiny_data):
     model, descriptors = kernel.model, torch.from_numpy(tiny_data.descriptors)
-    placed = model.kernel.placed(descriptors).double().numpy()
-    distances = ((placed[:, None] - placed[None]) ** 2).sum(axis=2)
+    transformed = model.kernel.transformed(descriptors).double().numpy()
+    distances = ((transformed[:, None] - transformed[None]) ** 2).sum(axis=2)
     gram = np.exp(-distances / float(model.kernel.bandwidths[0]))
     seen = gram[np.ix_(tiny_data.seen, tiny_data.seen)] + model.ridge * np.eye(tiny_data.seen.sum())
     across = gram[:, tiny_data.seen]
@@ -162,8 +162,8 @@ def test_a_new_class_may_come_with_description_and_pictures_or_with_pictures_alo
     assert alone.classes.undescribed == {"okapi"}
     assert alone.vectors.evidence() == [{"name": "okapi", "examples": 3, "weight": 0.0}]
     center = unit(alone.prototypes()[-1, :-1].astype(np.float64))
-    placed = known.model.example_space().place(torch.from_numpy(rows[:3])).detach().double().numpy()
-    np.testing.assert_allclose(center, unit(placed.mean(axis=0)), atol=1e-5)
+    transformed = known.model.example_space().place(torch.from_numpy(rows[:3])).detach().double().numpy()
+    np.testing.assert_allclose(center, unit(transformed.mean(axis=0)), atol=1e-5)
     assert alone.without_examples().class_names == known.class_names
     described = alone.add_classes({"okapi": tiny_data.descriptors[c]})
     np.testing.assert_allclose(described.scores(rows), both.scores(rows), rtol=1e-6, atol=1e-6)

@@ -10,12 +10,12 @@ from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic, validati
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.metrics import (
     Calibration,
+    best_seen_and_unseen,
     calibrated_scores,
     choose_calibration,
     expected_calibration_error,
     fit_temperature,
     gzsl_scores,
-    side_scores,
     softmax,
 )
 from classnorm.scoring import fit, fit_calibrated
@@ -41,15 +41,15 @@ def test_a_calibration_by_validation_raises_the_harmonic_mean_of_a_biased_model(
 def test_the_chosen_calibration_is_the_best_on_validation_fits_made_by_hand(small_dataset, small, name, kind):
     method, config = resolve(small_dataset, calibration=name, validation_splits=2, **small)
     fitted = fit_calibrated(FitJob(small_dataset, method, config), CPU)
-    sides = []
+    best_scores = []
     for number in range(2):
         part = validation_dataset(small_dataset, "matched", seed=number)
         scorer = fit(part, calibration="none", **small)
         logits = scorer.logits(part.features[part.test_rows])
-        sides.append(side_scores(logits, part.labels[part.test_rows], part.seen))
+        best_scores.append(best_seen_and_unseen(logits, part.labels[part.test_rows], part.seen))
     chosen = fitted.scorer.calibration
-    assert (chosen, fitted.validation["harmonic"]) == choose_calibration(sides, kind)
-    neutral = np.mean([calibrated_scores(s, Calibration())[2] for s in sides])
+    assert (chosen, fitted.validation["harmonic"]) == choose_calibration(best_scores, kind)
+    neutral = np.mean([calibrated_scores(s, Calibration())[2] for s in best_scores])
     assert fitted.validation["harmonic"] >= neutral
 
 
@@ -126,12 +126,12 @@ def test_classes_of_one_row_each_leave_nothing_to_calibrate_on_and_a_record_that
 def test_fits_that_share_work_choose_as_separate_ones_do(small_dataset, splits):
     method, config = resolve(small_dataset, "kernel", validation_splits=splits)
     together = fit_calibrated(FitJob(small_dataset, method, config), CPU)
-    sides = []
+    best_scores = []
     for number in range(splits):
         part = validation_dataset(small_dataset, "matched", seed=number)
         logits = fit(part, method="kernel", calibration="none").logits(part.features[part.test_rows])
-        sides.append(side_scores(logits, part.labels[part.test_rows], part.seen))
-    calibration, harmonic = choose_calibration(sides, "bias")
+        best_scores.append(best_seen_and_unseen(logits, part.labels[part.test_rows], part.seen))
+    calibration, harmonic = choose_calibration(best_scores, "bias")
     assert together.validation["harmonic"] == pytest.approx(harmonic, abs=0.5)
     assert together.scorer.calibration.value == pytest.approx(calibration.value, abs=0.05)
     alone = fit(small_dataset, method="kernel", calibration="none")

@@ -33,9 +33,9 @@ def test_the_first_picture_has_the_largest_gain_of_the_formula(data, scorer):
     variance = space.variance(torch.from_numpy(ten.descriptors)).detach().numpy().astype(float)
     worth = np.maximum(ten.description_weight.in_pictures(variance, ten.seen), 1.0)
     at_stake = (p * (1 - p)).sum(axis=0)
-    placed = space.place(torch.from_numpy(features)).detach().numpy()
-    placed /= np.linalg.norm(placed, axis=1, keepdims=True)
-    density = np.array([np.sort(np.delete(placed @ row, i))[-10:].mean() for i, row in enumerate(placed)])
+    transformed = space.place(torch.from_numpy(features)).detach().numpy()
+    transformed /= np.linalg.norm(transformed, axis=1, keepdims=True)
+    density = np.array([np.sort(np.delete(transformed @ row, i))[-10:].mean() for i, row in enumerate(transformed)])
     density /= density.mean()
     removed = [sum(p[i, c] * at_stake[c] * (1 / worth[c] - 1 / (worth[c] + 1)) for c in range(10)) for i in range(80)]
     gains = 100 * density * removed / (at_stake / worth).sum()

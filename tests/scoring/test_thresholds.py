@@ -9,7 +9,7 @@ from classnorm import Scorer, fit
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ModelError
 from classnorm.metrics.novelty import NoveltyScore, Rejection
-from classnorm.metrics.probability import PredictionSets, SideQuantiles
+from classnorm.metrics.probability import GroupQuantiles, PredictionSets
 from classnorm.scoring.validation import PictureThresholds
 
 
@@ -35,7 +35,7 @@ def pictures(dataset, classes, count):
 
 def constant(value):
     """Quantiles that are the same at all levels."""
-    return SideQuantiles(100, (value, value))
+    return GroupQuantiles(100, (value, value))
 
 
 def with_thresholds(scorer, *after):

@@ -43,11 +43,11 @@ def unit(table):
 def expectation_maximisation(scorer, rows):
     """Written out for cosines: prototypes, counts and the penalty after five steps."""
     described, seen = scorer.prototypes().astype(np.float64), scorer.seen
-    gamma, placed = float(scorer.model.gamma), unit(rows.astype(np.float64))
+    gamma, transformed = float(scorer.model.gamma), unit(rows.astype(np.float64))
     worth = np.where(seen, 23.0, 3.0)
 
     def scores(prototypes, penalty, weights):
-        table = gamma**2 * placed @ unit(prototypes).T - 0.5 * seen
+        table = gamma**2 * transformed @ unit(prototypes).T - 0.5 * seen
         return table - penalty * np.where(seen, 0.0, weights)
 
     start = scores(described, 0.0, np.zeros(len(seen)))
@@ -58,7 +58,7 @@ def expectation_maximisation(scorer, rows):
         odds /= odds.sum(axis=1, keepdims=True)
         counts = odds.sum(axis=0)
         log_shares = np.log(0.5 * counts / len(rows) + 0.5 / len(seen))
-        mixed = (worth[:, None] * unit(described) + odds.T @ placed) / (worth + counts)[:, None]
+        mixed = (worth[:, None] * unit(described) + odds.T @ transformed) / (worth + counts)[:, None]
         prototypes = unit(mixed) * np.linalg.norm(described, axis=1, keepdims=True)
         weights = counts / (worth + counts)
         penalties = np.linspace(-10.0, 10.0, 1001)

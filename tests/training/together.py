@@ -16,7 +16,7 @@ from torch import nn
 from classnorm.data import SyntheticConfig, load, synthesize, synthetic
 from classnorm.methods import METHODS, FitJob, resolve
 from classnorm.scoring import fit_calibrated
-from classnorm.training import ALONE, FitContext, TrainingConfig, joined, train
+from classnorm.training import SINGLE_PROCESS, FitContext, TrainingConfig, process_group, train
 
 CPU = torch.device("cpu")
 LOOPS = {  # of 301 rows; the last batch of 20 or 100 has a single row, which only one process can have
@@ -80,7 +80,7 @@ def compared(together, alone):
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    with joined("cpu") as (processes, _):
+    with process_group("cpu") as (processes, _):
         if processes.is_first:
             synthesize(SyntheticConfig(classes=20, unseen=5, rows=5000, features=16, attributes=12), folder)
         processes.from_first()  # the other waits for the files
@@ -93,7 +93,7 @@ if __name__ == "__main__":
     if last:
         found = {"loops": {}, "methods": {}, "told": told, "squares": squares.tolist(), "odd": odd.tolist()}
         for name, (weights, losses) in loops.items():
-            expected, expected_losses = loop(ALONE, LOOPS[name])
+            expected, expected_losses = loop(SINGLE_PROCESS, LOOPS[name])
             found["loops"][name] = [far(weights, expected), far(*map(torch.tensor, ([losses], [expected_losses])))]
         for name, (job, fit) in trained.items():
             found["methods"][name] = compared((job, fit), (job, fit_calibrated(job, FitContext(CPU))))

@@ -12,7 +12,7 @@ import tyro
 
 from classnorm.cli.console import print_json, print_table
 from classnorm.cli.options import DataArgument, DataOptions, Flag, OutputOptions, RunOptions, SettingsCommand, optional
-from classnorm.continual import STRATEGIES, Arrivals, TaskStream, configure, read_image_split
+from classnorm.continual import STRATEGIES, StreamOptions, TaskStream, configure, read_image_split
 from classnorm.continual.config import ContinualConfig, SolvedConfig
 from classnorm.continual.strategies import strategy_config
 from classnorm.data import ZeroShotDataset
@@ -24,10 +24,10 @@ from classnorm.progress import notice, stage
 from classnorm.report import (
     STREAM_COSTS,
     STREAM_SCORES,
-    arrivals_text,
     group_results,
     rich_table,
     step_table,
+    stream_options_text,
     terminal_table,
     write_report,
 )
@@ -90,7 +90,7 @@ class Continual(SettingsCommand):
     calibrate: Flag = False
     """Also choose a bias of the seen scores, as analytic, ranpac and acil always do with validation tasks."""
     strategy: str = "sequential"
-    arrivals: Arrivals
+    arrivals: StreamOptions
     training: RunOptions
     engine: Engine
     dataset: DataOptions
@@ -208,7 +208,7 @@ class Continual(SettingsCommand):
         groups = group_results(results)
         suffixes = {True: ", with class normalization", False: ", without class normalization", None: ""}
         kind = suffixes[results[0].document["config"].get("class_norm")]
-        hard = arrivals_text(results[0].document["stream"])
+        hard = stream_options_text(results[0].document["stream"])
         kind += f", {hard}" if hard else ""
         print_table(terminal_table(groups, f"{dataset.name}: {self.strategy}{kind}; percent, forgetting a fraction"))
         for group in groups:

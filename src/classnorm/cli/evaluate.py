@@ -19,7 +19,7 @@ from classnorm.data.image_table import ImageTable
 from classnorm.data.images import find_images
 from classnorm.data.names import match_names
 from classnorm.errors import DataError
-from classnorm.metrics import Calibration, SideScores, side_gzsl_scores, side_predictions
+from classnorm.metrics import BestScores, Calibration, calibrated_gzsl_scores, calibrated_predictions
 from classnorm.report import SCORES, rich_table
 from classnorm.results.artifact import Table
 from classnorm.results.numbers import json_number, number_text
@@ -68,8 +68,8 @@ class Evaluate(InputCommand):
         assert dataset is not None
         scorer = _for_dataset(scorer, dataset)
         rows = dataset.test_rows
-        sides = scorer.sides(dataset.view(rows), dataset.labels[rows], self.average)
-        self._print(scorer, sides, dataset.name, {"dataset": dataset_record(dataset)})
+        best_scores = scorer.best_scores(dataset.view(rows), dataset.labels[rows], self.average)
+        self._print(scorer, best_scores, dataset.name, {"dataset": dataset_record(dataset)})
 
     def _score_images(self, scorer: Scorer, table: ImageTable) -> None:
         """Score all images that can be read."""
@@ -86,8 +86,8 @@ class Evaluate(InputCommand):
         label = dict(zip(table.files, np.searchsorted(present, table.labels), strict=True))
         read = cast(list[str], inputs.names)
         labels = np.array([positions[label[name]] for name in read])
-        sides = scorer.sides(inputs.features, labels, self.average)
-        right = side_predictions(sides, scorer.calibration) == labels
+        best_scores = scorer.best_scores(inputs.features, labels, self.average)
+        right = calibrated_predictions(best_scores, scorer.calibration) == labels
         classes = [
             {
                 "class": scorer.class_names[c],
@@ -99,20 +99,20 @@ class Evaluate(InputCommand):
         ]
         skipped = sorted(set(images) - set(read))
         counts = {"images": len(read), "right": int(right.sum()), "skipped": skipped, "classes": classes}
-        self._print(scorer, sides, self.data, counts)
+        self._print(scorer, best_scores, self.data, counts)
         if self.output.json:
             return
         table_rows = [[str(cell) for cell in row.values()] for row in classes]
         print_table(rich_table(Table.of("images by class", ["class", "kind", "images", "right"], table_rows)))
-        n_seen = int(sides.is_seen.sum())
+        n_seen = int(best_scores.is_seen.sum())
         rest = f"; {len(skipped)} could not be read" if skipped else ""
         print(
             f"{right.sum()} of {len(read)} images right; {n_seen} are of seen, {len(read) - n_seen} of unseen "
             f"classes{rest}"
         )
 
-    def _print(self, scorer: Scorer, sides: SideScores, name: str, facts: dict[str, Any]) -> None:
-        scores = side_gzsl_scores(sides, scorer.calibration)
+    def _print(self, scorer: Scorer, best_scores: BestScores, name: str, facts: dict[str, Any]) -> None:
+        scores = calibrated_gzsl_scores(best_scores, scorer.calibration)
         if self.output.json:
             print_json(
                 {

@@ -31,7 +31,7 @@ from classnorm.report import group_results, terminal_table, write_report
 from classnorm.results.run_folder import Result
 from classnorm.runs.experiment import Experiment
 from classnorm.runs.job import Execution, dataset_record
-from classnorm.training import Precision, joined, pick_device, precision_notice
+from classnorm.training import Precision, pick_device, precision_notice, process_group
 
 _RECORDED = ("seed", "scores", "calibration", "validation", "train_seconds", "fit_seconds")  # of a run, in JSON
 
@@ -69,7 +69,7 @@ class Train(MethodCommand):
     output: OutputOptions
 
     def run(self) -> None:
-        with joined(self.training.device) as (processes, device):
+        with process_group(self.training.device) as (processes, device):
             with processes.first_goes_ahead() if self.images else nullcontext():
                 prepared = self._prepared()
             dataset = self.dataset.load(self.data) if prepared is None else prepared.dataset

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from classnorm.continual.config import ContinualConfig, Grid, StreamConfig
 from classnorm.continual.strategies import STRATEGIES, configure
-from classnorm.continual.stream import Arrivals, TaskStream
+from classnorm.continual.stream import StreamOptions, TaskStream
 from classnorm.data.images import read_image_split
 from classnorm.registry import lazy_names
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STRATEGIES",
-    "Arrivals",
     "ContinualConfig",
     "FeatureInputs",
     "Grid",
@@ -25,6 +24,7 @@ __all__ = [
     "Learner",
     "Strategy",
     "StreamConfig",
+    "StreamOptions",
     "StreamResult",
     "TaskStream",
     "configure",

@@ -1,6 +1,6 @@
 """`TaskStream`: a dataset split by classes into tasks that arrive one after another.
 
-`Arrivals` makes it hard: rows or attributes do not simply arrive with the task of their class.
+`StreamOptions` makes it hard: rows or attributes do not simply arrive with the task of their class.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SMALLEST = 2  # classes per task: a single class leaves nothing to discriminate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arrivals(Config):
+class StreamOptions(Config):
     """How rows and attributes arrive. A class is first met in its own task, so it is unseen until then."""
 
     blurry: Share = 0.0
@@ -94,7 +94,7 @@ class Arrivals(Config):
         return known
 
 
-PLAIN = Arrivals()
+PLAIN = StreamOptions()
 """Every row arrives with the task of its class."""
 
 
@@ -120,7 +120,7 @@ class TaskStream:
     """[n_rows of the dataset], the task in which a training row arrives: that of its class, in a plain stream."""
     attribute_tasks: IntArray
     """[d_a], the task from which an attribute is known: the first, in a plain stream."""
-    arrivals: Arrivals
+    arrivals: StreamOptions
 
     @classmethod
     def make(
@@ -130,7 +130,7 @@ class TaskStream:
         seed: int = 0,
         is_train: npt.ArrayLike | None = None,
         test_share: float = 0.5,
-        arrivals: Arrivals = PLAIN,
+        arrivals: StreamOptions = PLAIN,
     ) -> Self:
         """Shuffle the classes into tasks.
 

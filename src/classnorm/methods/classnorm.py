@@ -22,7 +22,7 @@ from classnorm.nn import (
     gamma_for_variance,
     with_hubness,
 )
-from classnorm.training import ALONE, FitContext, Processes, StoredRows, seeded, stage, train
+from classnorm.training import SINGLE_PROCESS, FitContext, Processes, StoredRows, seeded, stage, train
 
 
 class ClassNormModel(ProductModel):
@@ -196,7 +196,11 @@ class Augmentation:
 
 
 def prepare(
-    dataset: ZeroShotDataset, config: ClassNormConfig, seed: int, device: torch.device, processes: Processes = ALONE
+    dataset: ZeroShotDataset,
+    config: ClassNormConfig,
+    seed: int,
+    device: torch.device,
+    processes: Processes = SINGLE_PROCESS,
 ) -> TrainingProblem:
     """The untrained model and its training data, from the seen classes only."""
     rows = TrainingRows.stored(dataset, device)

@@ -18,7 +18,7 @@ from classnorm.encoders import recorded_encoder
 from classnorm.errors import ConfigError
 from classnorm.methods.method import Fitted
 from classnorm.methods.model import ExampleSpace, ProductModel
-from classnorm.methods.settings.clip import CLIPConfig, pair_name, unfit
+from classnorm.methods.settings.clip import CLIPConfig, pair_name, unsupported
 from classnorm.training import FitContext
 
 _SCALE = 100.0  # of the cosines, in most published models
@@ -58,7 +58,7 @@ def build(config: CLIPConfig, d_a: int, d_z: int, weights: Mapping[str, Tensor])
 
 def fit(dataset: ZeroShotDataset, config: CLIPConfig, seed: int, context: FitContext) -> Fitted:
     """Take projection and scale from the image–text model; the training rows and the seed have no effect."""
-    if reason := unfit(dataset):
+    if reason := unsupported(dataset):
         raise ConfigError(reason)
     if not dataset.seen.sum() >= 2:
         raise ConfigError(f"{dataset.name}: training needs at least 2 seen classes, there is {int(dataset.seen.sum())}")

@@ -58,7 +58,7 @@ class DescriptorKernel(nn.Module):
         kernel.center.copy_(powered.mean(dim=0))
         deviation = powered.std(dim=0)
         kernel.spread.copy_(torch.where(deviation > 1e-8, deviation, torch.ones_like(deviation)) ** config.spread)
-        kernel.landmarks.copy_(kernel.placed(descriptors[classes]))
+        kernel.landmarks.copy_(kernel.transformed(descriptors[classes]))
         for i, part in enumerate(torch.split(kernel.landmarks, kernel.sizes, dim=1)):
             median = float(torch.pdist(part.double()).square().median())
             kernel.bandwidths[i] = config.bandwidth * (median if median > 1e-8 else 1.0)
@@ -67,33 +67,35 @@ class DescriptorKernel(nn.Module):
         kernel.basis = (vectors[:, stable] * values[stable].rsqrt()).to(kernel.center.dtype)
         return kernel
 
-    def placed(self, descriptors: Tensor) -> Tensor:
+    def transformed(self, descriptors: Tensor) -> Tensor:
         """Raised to a power, centred, divided by a power of the deviation, each block of unit length."""
         offsets = (signed_power(descriptors, self.power) - self.center) / self.spread
         parts = torch.split(offsets, self.sizes, dim=1)
         return torch.cat([F.normalize(part, dim=1) for part in parts], dim=1)
 
-    def grams(self, placed: Tensor) -> Iterator[Tensor]:
+    def grams(self, transformed: Tensor) -> Iterator[Tensor]:
         """[n, n_landmarks] of each block."""
-        blocks = (torch.split(table, self.sizes, dim=1) for table in (placed, self.landmarks.to(placed.dtype)))
+        blocks = (
+            torch.split(table, self.sizes, dim=1) for table in (transformed, self.landmarks.to(transformed.dtype))
+        )
         for rows, marks, bandwidth in zip(*blocks, self.bandwidths, strict=True):
             squared = (2.0 - 2.0 * rows @ marks.T).clamp(min=0.0)  # both sides have unit length
-            yield torch.exp(-squared / bandwidth.to(placed.dtype))
+            yield torch.exp(-squared / bandwidth.to(transformed.dtype))
 
-    def _gram(self, placed: Tensor) -> Tensor:
+    def _gram(self, transformed: Tensor) -> Tensor:
         """[n, n_landmarks], the weighted mean over the blocks."""
-        total = torch.zeros(len(placed), len(self.landmarks), dtype=placed.dtype, device=placed.device)
+        total = torch.zeros(len(transformed), len(self.landmarks), dtype=transformed.dtype, device=transformed.device)
         if self.weights is None:
-            for gram in self.grams(placed):
+            for gram in self.grams(transformed):
                 total += gram
             return total / len(self.sizes)
-        for gram, weight in zip(self.grams(placed), self.weights.to(placed.dtype), strict=True):
+        for gram, weight in zip(self.grams(transformed), self.weights.to(transformed.dtype), strict=True):
             total += weight * gram
         return total
 
     def forward(self, descriptors: Tensor) -> Tensor:
         """[n, d_a] → [n, rank]."""
-        return self._gram(self.placed(descriptors)) @ self.basis
+        return self._gram(self.transformed(descriptors)) @ self.basis
 
 
 def landmark_classes(n: int, most: int, seed: int) -> Tensor:

@@ -68,8 +68,8 @@ class KernelModel(ProductModel):
         return with_hubness(raw / length**self.length, self.mapped(self.means), self.hubness)
 
     def row_vectors(self, features: Tensor) -> Tensor:
-        placed = self.mapped(self.geometry(features))
-        return self.scale * F.pad(placed, (0, 1), value=1.0)  # the last column meets the hubness penalty
+        transformed = self.mapped(self.geometry(features))
+        return self.scale * F.pad(transformed, (0, 1), value=1.0)  # the last column meets the hubness penalty
 
     def class_vectors(self, prototypes: Tensor) -> Tensor:
         return prototypes
@@ -106,12 +106,12 @@ class KernelModel(ProductModel):
         weights: Tensor = self.kernel(descriptors) @ factors.to(descriptors.device)
         return weights
 
-    def mapped(self, placed: Tensor) -> Tensor:
-        """The linear map of placed features, scaled back to unit length. Adam takes equal steps in every weight; the
-        factor shortens those of the map."""
+    def mapped(self, transformed: Tensor) -> Tensor:
+        """The linear map of transformed features, scaled back to unit length. Adam takes equal steps in every weight;
+        the factor shortens those of the map."""
         if not self.map_rate:
-            return placed
-        return F.normalize(torch.addmm(placed, placed, self.map, alpha=self.map_rate), dim=1)
+            return transformed
+        return F.normalize(torch.addmm(transformed, transformed, self.map, alpha=self.map_rate), dim=1)
 
 
 def shortest_length(n_seen: int) -> float:
@@ -137,7 +137,7 @@ def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitC
     model = solve(config, rows.descriptors, moments, seed).to(context.device)
     if config.closed_form:
         return Fitted(model.eval(), [])
-    placed = transformed_rows(model.geometry, rows.features)
+    transformed = transformed_rows(model.geometry, rows.features)
     features = model.kernel(rows.descriptors.to(context.device))
     sampler = ClassSampler.of(config.sampled_classes, len(features), seed)
 
@@ -154,7 +154,7 @@ def fit(dataset: ZeroShotDataset, config: KernelConfig, seed: int, context: FitC
     history = train(
         model,
         loss,
-        placed,
+        transformed,
         rows.labels.to(context.device),
         config,
         seed=seed,
@@ -180,7 +180,7 @@ def refinement_loss(
     """Mean cross-entropy of the scaled cosines between the mapped rows and the prototypes of the seen classes.
 
     Args:
-        batch: [b, k], placed rows.
+        batch: [b, k], transformed rows.
         labels: [b], indices into the seen classes.
         features: [n_seen, rank], the kernel's.
         coefficients: [rank, k]

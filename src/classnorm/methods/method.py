@@ -94,7 +94,7 @@ class Method:
     parallel: bool = False
     """Whether several processes can train it together: its loss is a mean over the rows that `training.train` gives it,
     and it does not depend on the other rows of the batch."""
-    unfit: Callable[[ZeroShotDataset], str | None] = lambda dataset: None
+    unsupported: Callable[[ZeroShotDataset], str | None] = lambda dataset: None
     """Why the method cannot be used on a dataset; None if it can."""
     sees_unseen: bool = False
     """Whether training uses the descriptors of the unseen classes; it never uses their rows."""

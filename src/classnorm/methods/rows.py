@@ -13,7 +13,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.data.row_store import RowStore
 from classnorm.errors import ConfigError
 from classnorm.nn import ClassSample, FeatureGeometry, FeatureMoments, sample_classes
-from classnorm.training import ALONE, Processes, SharedWork, StoredRows, seeded
+from classnorm.training import SINGLE_PROCESS, Processes, SharedWork, StoredRows, seeded
 
 _BLOCK = 1024  # rows mapped at a time, to keep temporaries in the cache
 _ALL_UP_TO = 2000  # seen classes, for `sampled_classes="auto"`
@@ -62,7 +62,7 @@ def row_moments(
     rows: TrainingRows[Any],
     power: float,
     shared: SharedWork | None = None,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
 ) -> FeatureMoments:
     """The moments of the training rows by seen class, the sum of those of their cells if work is shared.
 

@@ -14,14 +14,21 @@ from classnorm.metrics.calibration import (
     PAPER_SCALES,
     Calibration,
     CalibrationCurves,
+    calibrated_gzsl_scores,
+    calibrated_predictions,
     calibrated_scores,
     calibration_curves,
     choose_calibration,
-    side_gzsl_scores,
-    side_predictions,
 )
 from classnorm.metrics.continual import ContinualScores, continual_scores
-from classnorm.metrics.curve import SeenUnseenCurve, SideScores, ausuc, curve_of, seen_unseen_curve, side_scores
+from classnorm.metrics.curve import (
+    BestScores,
+    SeenUnseenCurve,
+    ausuc,
+    best_seen_and_unseen,
+    curve_of,
+    seen_unseen_curve,
+)
 from classnorm.metrics.novelty import auroc, fpr_at_tpr, novelty_statistics
 from classnorm.metrics.probability import (
     class_quantiles,
@@ -34,16 +41,19 @@ from classnorm.metrics.probability import (
 __all__ = [
     "PAPER_SCALES",
     "Average",
+    "BestScores",
     "Calibration",
     "CalibrationCurves",
     "ContinualScores",
     "Difference",
     "GZSLScores",
     "SeenUnseenCurve",
-    "SideScores",
     "accuracy",
     "auroc",
     "ausuc",
+    "best_seen_and_unseen",
+    "calibrated_gzsl_scores",
+    "calibrated_predictions",
     "calibrated_scores",
     "calibration_curves",
     "choose_calibration",
@@ -61,8 +71,5 @@ __all__ = [
     "novelty_statistics",
     "row_weights",
     "seen_unseen_curve",
-    "side_gzsl_scores",
-    "side_predictions",
-    "side_scores",
     "softmax",
 ]

@@ -113,10 +113,10 @@ def gzsl_scores(
     >>> scores.seen, scores.unseen, scores.harmonic, scores.zsl
     (100.0, 0.0, 0.0, 100.0)
     """
-    from classnorm.metrics.calibration import side_gzsl_scores  # they import this module
-    from classnorm.metrics.curve import side_scores
+    from classnorm.metrics.calibration import calibrated_gzsl_scores  # they import this module
+    from classnorm.metrics.curve import best_seen_and_unseen
 
-    return side_gzsl_scores(side_scores(logits, labels, seen_mask, average))
+    return calibrated_gzsl_scores(best_seen_and_unseen(logits, labels, seen_mask, average))
 
 
 def check_scores(

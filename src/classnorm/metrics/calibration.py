@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from classnorm.errors import ConfigError
 from classnorm.metrics.accuracy import GZSLScores, harmonic_mean
-from classnorm.metrics.curve import SideScores, curve_of
+from classnorm.metrics.curve import BestScores, curve_of
 
 PAPER_SCALES = (1.0, 0.95, 0.9, 0.85, 0.8)
 _N_CANDIDATES = 400
@@ -79,37 +79,41 @@ class Calibration:
         return np.where(seen, factor, 1.0), np.where(seen, shift, 0.0)
 
 
-def calibrated_scores(sides: SideScores, calibration: Calibration) -> tuple[float, float, float]:
+def calibrated_scores(best_scores: BestScores, calibration: Calibration) -> tuple[float, float, float]:
     """U, S and H in percent under a calibration."""
-    seen_wins = _seen_wins(sides, _seen_scores(sides, calibration))
-    u = _percent(sides, ~sides.is_seen, sides.unseen_right & ~seen_wins)
-    s = _percent(sides, sides.is_seen, sides.seen_right & seen_wins)
+    seen_wins = _seen_wins(best_scores, _seen_scores(best_scores, calibration))
+    u = _percent(best_scores, ~best_scores.is_seen, best_scores.unseen_right & ~seen_wins)
+    s = _percent(best_scores, best_scores.is_seen, best_scores.seen_right & seen_wins)
     return u, s, harmonic_mean(u, s)
 
 
-def side_gzsl_scores(sides: SideScores, calibration: Calibration | None = None) -> GZSLScores:
+def calibrated_gzsl_scores(best_scores: BestScores, calibration: Calibration | None = None) -> GZSLScores:
     """`gzsl_scores` under a calibration from uncalibrated side scores, which need less memory than logits."""
     calibration = calibration or Calibration()
-    u, s, h = calibrated_scores(sides, calibration)
-    curve = curve_of(replace(sides, best_seen=_seen_scores(sides, calibration)))
+    u, s, h = calibrated_scores(best_scores, calibration)
+    curve = curve_of(replace(best_scores, best_seen=_seen_scores(best_scores, calibration)))
     return GZSLScores(unseen=u, seen=s, harmonic=h, zsl=curve.zsl, ausuc=curve.area)
 
 
-def side_predictions(sides: SideScores, calibration: Calibration) -> npt.NDArray[np.int64]:
+def calibrated_predictions(best_scores: BestScores, calibration: Calibration) -> npt.NDArray[np.int64]:
     """The best class of each row under a calibration."""
-    return np.where(_seen_wins(sides, _seen_scores(sides, calibration)), sides.seen_class, sides.unseen_class)
+    return np.where(
+        _seen_wins(best_scores, _seen_scores(best_scores, calibration)),
+        best_scores.seen_class,
+        best_scores.unseen_class,
+    )
 
 
-def _seen_scores(sides: SideScores, calibration: Calibration) -> Floats:
+def _seen_scores(best_scores: BestScores, calibration: Calibration) -> Floats:
     """Calibrated scores of the best seen classes."""
     factor, shift = calibration.factors_and_shifts(True)
-    return factor * sides.best_seen - shift
+    return factor * best_scores.best_seen - shift
 
 
-def _seen_wins(sides: SideScores, seen: Floats) -> npt.NDArray[np.bool_]:
+def _seen_wins(best_scores: BestScores, seen: Floats) -> npt.NDArray[np.bool_]:
     """Whether the best seen class, with these scores, beats the best unseen one; a tie goes to the lower index."""
-    tie_to_seen = (seen == sides.best_unseen) & (sides.seen_class < sides.unseen_class)
-    wins: npt.NDArray[np.bool_] = (seen > sides.best_unseen) | tie_to_seen
+    tie_to_seen = (seen == best_scores.best_unseen) & (best_scores.seen_class < best_scores.unseen_class)
+    wins: npt.NDArray[np.bool_] = (seen > best_scores.best_unseen) | tie_to_seen
     return wins
 
 
@@ -128,23 +132,25 @@ class CalibrationCurves:
 
 
 def calibration_curves(
-    splits: Sequence[SideScores], kind: Literal["scale", "bias"], values: npt.ArrayLike
+    splits: Sequence[BestScores], kind: Literal["scale", "bias"], values: npt.ArrayLike
 ) -> CalibrationCurves:
     """U, S and H at each value of a calibration, averaged over splits.
 
-    >>> from classnorm.metrics import side_scores
-    >>> sides = side_scores([[3.0, 1.0], [2.0, 1.0]], labels=[0, 1], seen_mask=[True, False])
-    >>> curves = calibration_curves([sides], "bias", [0.0, 1.5, 3.0])
+    >>> from classnorm.metrics import best_seen_and_unseen
+    >>> best_scores = best_seen_and_unseen([[3.0, 1.0], [2.0, 1.0]], labels=[0, 1], seen_mask=[True, False])
+    >>> curves = calibration_curves([best_scores], "bias", [0.0, 1.5, 3.0])
     >>> curves.unseen.tolist(), curves.seen.tolist(), curves.harmonic.tolist()
     ([0.0, 100.0, 100.0], [100.0, 100.0, 0.0], [0.0, 100.0, 0.0])
     """
     grid = np.asarray(values, dtype=np.float64)
-    scores = np.array([[calibrated_scores(sides, Calibration(kind, value)) for value in grid] for sides in splits])
+    scores = np.array(
+        [[calibrated_scores(best_scores, Calibration(kind, value)) for value in grid] for best_scores in splits]
+    )
     unseen, seen, harmonic = scores.mean(axis=0).T
     return CalibrationCurves(grid, unseen, seen, harmonic)
 
 
-def calibration_values(splits: Sequence[SideScores], kind: Literal["scale", "bias"], chosen: Calibration) -> Floats:
+def calibration_values(splits: Sequence[BestScores], kind: Literal["scale", "bias"], chosen: Calibration) -> Floats:
     """Values for a curve: they cover no calibration, the chosen one, and those at which most rows switch sides."""
     if kind == "scale":
         low, high, margin = *_SCALES, 0.1
@@ -156,17 +162,17 @@ def calibration_values(splits: Sequence[SideScores], kind: Literal["scale", "bia
     return np.round(np.linspace(low, high, _N_VALUES), 4)
 
 
-def _percent(sides: SideScores, side: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_]) -> float:
-    return 100.0 * float(sides.weights[side] @ right[side]) if side.any() else float("nan")
+def _percent(best_scores: BestScores, side: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_]) -> float:
+    return 100.0 * float(best_scores.weights[side] @ right[side]) if side.any() else float("nan")
 
 
 def choose_calibration(
-    validation: Sequence[SideScores], kind: Literal["any", "scale", "bias", "grid"] = "any"
+    validation: Sequence[BestScores], kind: Literal["any", "scale", "bias", "grid"] = "any"
 ) -> tuple[Calibration, float]:
     """The calibration with the highest mean H over the validation splits, and that H.
 
     Args:
-        validation: `side_scores` of each validation split, of uncalibrated logits.
+        validation: `best_seen_and_unseen` of each validation split, of uncalibrated logits.
         kind: ``scale``, ``bias``, ``any`` (whichever of the two is better), or ``grid`` (the paper's five scales).
 
     Among equally good values the middle one wins. If H is NaN, because a split has no rows on one side, the result is
@@ -185,19 +191,20 @@ def choose_calibration(
 
 
 def keeping_calibration(
-    validation: Sequence[SideScores], share: float, kind: Literal["any", "scale", "bias", "grid"] = "any"
+    validation: Sequence[BestScores], share: float, kind: Literal["any", "scale", "bias", "grid"] = "any"
 ) -> Calibration:
     """The calibration that keeps `share` of the rows of seen classes.
 
     Of those rows whose best seen class is the true one, this share (interpolated) is still assigned to it. It needs no
     rows of unseen classes, and says nothing about their accuracy. Without a row to go by, no calibration.
 
-    >>> from classnorm.metrics import side_scores
-    >>> sides = side_scores([[5.0, 1.0], [4.0, 1.0], [3.0, 1.0]], labels=[0, 0, 0], seen_mask=[True, False])
-    >>> keeping_calibration([sides], share=0.75)
+    >>> from classnorm.metrics import best_seen_and_unseen
+    >>> scores = [[5.0, 1.0], [4.0, 1.0], [3.0, 1.0]]
+    >>> best_scores = best_seen_and_unseen(scores, labels=[0, 0, 0], seen_mask=[True, False])
+    >>> keeping_calibration([best_scores], share=0.75)
     Calibration(kind='bias', value=2.5)
     """
-    right = [_rows_of(sides, sides.is_seen & sides.seen_right) for sides in validation]
+    right = [_rows_of(best_scores, best_scores.is_seen & best_scores.seen_right) for best_scores in validation]
     if kind in ("any", "bias"):
         switches = _switches(right, "bias")  # a row stays while the bias is below
         return Calibration("bias", float(np.quantile(switches, 1.0 - share))) if len(switches) else Calibration()
@@ -208,16 +215,16 @@ def keeping_calibration(
     return Calibration("scale", scale if kind == "scale" else min(PAPER_SCALES, key=lambda s: (s < scale, s)))
 
 
-def _rows_of(sides: SideScores, rows: npt.NDArray[np.bool_]) -> SideScores:
-    columns = [field.name for field in fields(SideScores) if field.name != "average"]
-    return SideScores(**{name: getattr(sides, name)[rows] for name in columns}, average=sides.average)
+def _rows_of(best_scores: BestScores, rows: npt.NDArray[np.bool_]) -> BestScores:
+    columns = [field.name for field in fields(BestScores) if field.name != "average"]
+    return BestScores(**{name: getattr(best_scores, name)[rows] for name in columns}, average=best_scores.average)
 
 
-def _mean_harmonic(validation: Sequence[SideScores], calibration: Calibration) -> float:
-    return float(np.mean([calibrated_scores(sides, calibration)[2] for sides in validation]))
+def _mean_harmonic(validation: Sequence[BestScores], calibration: Calibration) -> float:
+    return float(np.mean([calibrated_scores(best_scores, calibration)[2] for best_scores in validation]))
 
 
-def _candidates(validation: Sequence[SideScores], kind: str) -> list[list[Calibration]]:
+def _candidates(validation: Sequence[BestScores], kind: str) -> list[list[Calibration]]:
     """Quantiles of the values at which rows switch sides, for each kind."""
     if kind == "grid":
         return [[Calibration("scale", scale) for scale in PAPER_SCALES]]
@@ -231,9 +238,12 @@ def _candidates(validation: Sequence[SideScores], kind: str) -> list[list[Calibr
     ]
 
 
-def _switches(splits: Sequence[SideScores], kind: Literal["scale", "bias"]) -> Floats:
+def _switches(splits: Sequence[BestScores], kind: Literal["scale", "bias"]) -> Floats:
     """The values at which rows switch from their best seen to their best unseen class."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        values = [sides.margin if kind == "bias" else sides.best_unseen / sides.best_seen for sides in splits]
+        values = [
+            best_scores.margin if kind == "bias" else best_scores.best_unseen / best_scores.best_seen
+            for best_scores in splits
+        ]
     switches: Floats = np.concatenate(values)
     return switches[np.isfinite(switches) & ((kind == "bias") | (switches > 0))]

@@ -22,7 +22,7 @@ Integers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
-class SideScores:
+class BestScores:
     """The best class of each row on each side, which decides between seen and unseen. All [n]."""
 
     best_seen: Floats
@@ -37,7 +37,7 @@ class SideScores:
     average: Average = "class"
 
     @classmethod
-    def joined(cls, parts: Sequence[SideScores]) -> SideScores:
+    def joined(cls, parts: Sequence[BestScores]) -> BestScores:
         """The scores of all rows, from those of blocks of rows."""
         columns = [field.name for field in fields(cls) if field.name != "average"]
         arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
@@ -93,14 +93,14 @@ class SeenUnseenCurve:
         return np.divide(2 * self.seen * self.unseen, total, out=np.zeros_like(total), where=total != 0)
 
 
-def side_scores(
+def best_seen_and_unseen(
     logits: npt.ArrayLike, labels: npt.ArrayLike, seen_mask: npt.ArrayLike, average: Average = "class"
-) -> SideScores:
+) -> BestScores:
     """Reduce [n, n_classes] logits to the best class of each side. Arguments as in `gzsl_scores`."""
     scores, index, seen = check_scores(logits, labels, seen_mask)
     best_seen, seen_class = _best(scores, np.flatnonzero(seen))
     best_unseen, unseen_class = _best(scores, np.flatnonzero(~seen))
-    return SideScores(best_seen, best_unseen, seen_class, unseen_class, index, seen[index], average)
+    return BestScores(best_seen, best_unseen, seen_class, unseen_class, index, seen[index], average)
 
 
 def _best(
@@ -113,16 +113,20 @@ def _best(
     return part[np.arange(len(part)), position].astype(np.float64), columns[position]
 
 
-def curve_of(sides: SideScores) -> SeenUnseenCurve:
+def curve_of(best_scores: BestScores) -> SeenUnseenCurve:
     """The curve from the best class of each side."""
-    corners, position = np.unique(sides.margin, return_inverse=True)
-    lost = np.bincount(position, sides.weights * (sides.is_seen & sides.seen_right), minlength=len(corners))
-    won = np.bincount(position, sides.weights * (~sides.is_seen & sides.unseen_right), minlength=len(corners))
+    corners, position = np.unique(best_scores.margin, return_inverse=True)
+    lost = np.bincount(
+        position, best_scores.weights * (best_scores.is_seen & best_scores.seen_right), minlength=len(corners)
+    )
+    won = np.bincount(
+        position, best_scores.weights * (~best_scores.is_seen & best_scores.unseen_right), minlength=len(corners)
+    )
     seen = 100.0 * np.append(np.cumsum(lost[::-1])[::-1], 0.0)
     unseen = 100.0 * np.append(0.0, np.cumsum(won))
-    if not sides.is_seen.any():
+    if not best_scores.is_seen.any():
         seen = np.full_like(seen, np.nan)
-    if sides.is_seen.all():
+    if best_scores.is_seen.all():
         unseen = np.full_like(unseen, np.nan)
     # A corner at ±∞ belongs to rows with classes on one side only, which never switch: no λ is beyond it.
     reached = np.ones(len(seen), dtype=bool)
@@ -140,7 +144,7 @@ def seen_unseen_curve(
     >>> curve.thresholds.tolist(), curve.seen.tolist(), curve.unseen.tolist()
     ([1.0, 2.0], [100.0, 100.0, 0.0], [0.0, 100.0, 100.0])
     """
-    return curve_of(side_scores(logits, labels, seen_mask, average))
+    return curve_of(best_seen_and_unseen(logits, labels, seen_mask, average))
 
 
 def ausuc(logits: npt.ArrayLike, labels: npt.ArrayLike, seen_mask: npt.ArrayLike, average: Average = "class") -> float:

@@ -159,7 +159,7 @@ def class_quantiles(values: npt.ArrayLike, classes: npt.ArrayLike, levels: npt.A
 
 
 @dataclass(frozen=True)
-class SideQuantiles:
+class GroupQuantiles:
     """Quantiles of the nonconformity score of the right class, and the number of classes or rows that they are from."""
 
     count: int
@@ -174,7 +174,7 @@ class SideQuantiles:
         return float(np.interp(level, np.linspace(0.0, 1.0, len(self.quantiles)), self.quantiles))
 
     @classmethod
-    def read(cls, document: Any) -> SideQuantiles:
+    def read(cls, document: Any) -> GroupQuantiles:
         values = np.array(document["quantiles"], dtype=np.float64)
         if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all() or int(document["count"]) < 1:
             raise ValueError("quantiles of prediction sets")
@@ -185,8 +185,8 @@ class SideQuantiles:
 class PredictionSets:
     """What validation says about the nonconformity score of the right class."""
 
-    seen: SideQuantiles
-    unseen: SideQuantiles
+    seen: GroupQuantiles
+    unseen: GroupQuantiles
 
     @classmethod
     def measure(cls, splits: Sequence[ScoredSplit], temperature: float) -> PredictionSets | None:
@@ -203,8 +203,8 @@ class PredictionSets:
             return None
         seen, unseen = (class_quantiles(finite[rows], owner[rows], _LEVELS) for rows in (side, ~side))
         return cls(
-            SideQuantiles(int(side.sum()), tuple(seen.tolist())),
-            SideQuantiles(len(np.unique(owner[~side])), tuple(unseen.tolist())),
+            GroupQuantiles(int(side.sum()), tuple(seen.tolist())),
+            GroupQuantiles(len(np.unique(owner[~side])), tuple(unseen.tolist())),
         )
 
     def limits(self, seen: npt.NDArray[np.bool_], coverage: float) -> npt.NDArray[np.float64]:
@@ -214,7 +214,7 @@ class PredictionSets:
     @classmethod
     def read(cls, document: Any) -> PredictionSets:
         """From the document of a saved model."""
-        return cls(SideQuantiles.read(document["seen"]), SideQuantiles.read(document["unseen"]))
+        return cls(GroupQuantiles.read(document["seen"]), GroupQuantiles.read(document["unseen"]))
 
 
 def members(

@@ -213,10 +213,10 @@ class FeatureGeometry(nn.Module):
 
     def place(self, powered: Tensor) -> Tensor:
         """The map after the power, for features that already have it, like class means of powered rows."""
-        placed = (powered - self.mean) @ self.projection
+        transformed = (powered - self.mean) @ self.projection
         if len(self.blocks) == 1:
-            return F.normalize(placed, dim=-1)
-        parts = zip(torch.split(placed, self.widths, dim=-1), self.weights, strict=True)
+            return F.normalize(transformed, dim=-1)
+        parts = zip(torch.split(transformed, self.widths, dim=-1), self.weights, strict=True)
         return torch.cat([math.sqrt(weight) * F.normalize(part, dim=-1) for part, weight in parts], dim=-1)
 
 

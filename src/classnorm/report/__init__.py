@@ -8,9 +8,9 @@ from classnorm.report.summary import (
     STREAM_COSTS,
     STREAM_SCORES,
     Group,
-    arrivals_text,
     by_dataset,
     group_results,
+    stream_options_text,
 )
 from classnorm.report.tables import difference_table, rich_table, terminal_table
 
@@ -21,7 +21,6 @@ __all__ = [
     "STREAM_SCORES",
     "Comparison",
     "Group",
-    "arrivals_text",
     "by_dataset",
     "comparisons",
     "csv_documents",
@@ -32,6 +31,7 @@ __all__ = [
     "mean_matrix",
     "rich_table",
     "step_table",
+    "stream_options_text",
     "task_values",
     "terminal_table",
     "write_report",

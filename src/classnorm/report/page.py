@@ -15,7 +15,7 @@ from PIL import Image
 from classnorm.report.differences import MEANING, Comparison
 from classnorm.report.draw import Style, draw, png
 from classnorm.report.stream_results import STEPS, cost_table, step_table
-from classnorm.report.summary import Group, arrivals_text, best_group, unseen_examples, worst_classes
+from classnorm.report.summary import Group, best_group, stream_options_text, unseen_examples, worst_classes
 from classnorm.report.tables import difference_table, html_dot, html_table, results_note, results_table
 from classnorm.results.artifact import Artifact, Table
 from classnorm.results.numbers import number_text
@@ -259,7 +259,7 @@ def _run_facts(group: Group) -> dict[str, str]:
 def _stream_facts(group: Group) -> dict[str, str]:
     return {
         "stream checksum": _values(group, lambda d: d["stream"]["checksum"]),
-        "arrivals": _values(group, lambda d: arrivals_text(d["stream"])),
+        "arrivals": _values(group, lambda d: stream_options_text(d["stream"])),
         "image split": _values(group, lambda d: d["stream"]["image_split"]),
         "encoder": _values(group, lambda d: d["encoder"] and f"{d['encoder']}, images of {d['image_size']} px"),
         "chosen": _values(group, lambda d: d.get("chosen") and _chosen(d)),

@@ -54,7 +54,7 @@ def seen_unseen_plot(groups: Sequence[Group], styles: Mapping[str, Style]) -> Fi
         look = {"color": style.color, "linestyle": style.dash, "linewidth": 1.2, "alpha": 0.85}
         label = wrapped(f"{group.label} (AUSUC {group.cell('ausuc')})", 44)
         for result in group.results:
-            curve = curve_of(result.sides)
+            curve = curve_of(result.best_scores)
             if not np.isnan(curve.area):
                 axes.plot(curve.seen, curve.unseen, label=label, **look)
         if not np.isnan(group.mean("harmonic")):
@@ -133,7 +133,7 @@ def shared_values(groups: Sequence[Group], kind: Kind) -> Floats:
     for result in (result for group in groups for result in group.results):
         recorded = _recorded(result, kind)
         ranges.append(
-            recorded["value"] if recorded else calibration_values([result.sides], kind, _calibration_of(result))
+            recorded["value"] if recorded else calibration_values([result.best_scores], kind, _calibration_of(result))
         )
     return np.linspace(min(values[0] for values in ranges), max(values[-1] for values in ranges), _N_VALUES)
 
@@ -142,7 +142,7 @@ def group_curves(group: Group, kind: Kind, values: Floats) -> GroupCurves:
     neutral = 1.0 if kind == "scale" else 0.0
     calibrations = [_calibration_of(result) for result in group.results]
     return GroupCurves(
-        calibration_curves([result.sides for result in group.results], kind, values),
+        calibration_curves([result.best_scores for result in group.results], kind, values),
         _validation_curves(group, kind, values),
         [neutral if c.kind == "none" else c.value for c in calibrations if c.kind in ("none", kind)],
     )

@@ -246,7 +246,7 @@ def _title(document: Mapping[str, Any], documents: Sequence[Mapping[str, Any]], 
     words = _stream_words(document)
     same = [o for o in documents if "stream" in o and o["dataset"]["checksum"] == dataset["checksum"]]
     streams = [other for other in map(_stream_words, same) if other[0] == words[0]]
-    hard = arrivals_text(document["stream"])
+    hard = stream_options_text(document["stream"])
     told = (w for i, w in enumerate(words) if w == hard or any(other[i] != w for other in streams))
     return ", ".join([title, words[0], *told])
 
@@ -256,7 +256,7 @@ def _stream_words(document: Mapping[str, Any]) -> tuple[str, ...]:
     first, sizes = stream["part"][0] + 1, stream["tasks"]
     tasks = f"tasks {first} to {first + len(sizes) - 1}" if first > 1 else f"{len(sizes)} tasks"
     encoder = f"{document['encoder']} at {document['image_size']} px" if document["encoder"] else "features"
-    hard = arrivals_text(stream) or "plain stream"
+    hard = stream_options_text(stream) or "plain stream"
     return (
         tasks,
         f"of {', '.join(map(str, sizes))} classes",
@@ -266,7 +266,7 @@ def _stream_words(document: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def arrivals_text(stream: Mapping[str, Any]) -> str:
+def stream_options_text(stream: Mapping[str, Any]) -> str:
     """The options of a hard stream, such as “blurry 0.3”; empty for a plain one."""
     return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in stream.get("arrivals", {}).items())
 

@@ -31,7 +31,7 @@ from classnorm.errors import ConfigError, DataError, ModelError, OutputError
 from classnorm.io.arrays import Array, read_arrays
 from classnorm.io.documents import check_shape, parse_json, read_json, read_regular
 from classnorm.io.files import digest, make_folder, replacing
-from classnorm.metrics import Calibration, SideScores
+from classnorm.metrics import BestScores, Calibration
 from classnorm.results.shapes import EncoderRecord, EpochRecord, RunDocument, StreamDocument
 
 RESULT = "result.json"
@@ -110,10 +110,10 @@ class Result:
         return arrays
 
     @cached_property
-    def sides(self) -> SideScores:
+    def best_scores(self) -> BestScores:
         """The best seen and unseen class of each test row, for the seen–unseen curve."""
         arrays = self.predictions
-        return SideScores(
+        return BestScores(
             arrays["best_seen_score"].astype(np.float64),
             arrays["best_unseen_score"].astype(np.float64),
             arrays["best_seen"],

@@ -15,11 +15,11 @@ from classnorm.data import ZeroShotDataset
 from classnorm.io.arrays import Array
 from classnorm.io.files import write_text
 from classnorm.methods import FitContext, FitJob, MethodConfig, check_parallel, method_named
-from classnorm.metrics import GZSLScores, SideScores, side_gzsl_scores, side_predictions
+from classnorm.metrics import BestScores, GZSLScores, calibrated_gzsl_scores, calibrated_predictions
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import HISTORY, key_of, write_arrays
 from classnorm.runs.job import Execution, Job, Outcome
-from classnorm.training import ALONE, Processes, pick_device
+from classnorm.training import SINGLE_PROCESS, Processes, pick_device
 
 if TYPE_CHECKING:
     from classnorm.scoring import CalibratedFit, Scorer
@@ -55,11 +55,11 @@ class Experiment(Job):
         )
         job = FitJob(dataset, method_named(self.method), self.config, self.seed)
         fitted = fit_calibrated(job, context)
-        sides, scores = score(fitted.scorer, dataset, processes)
+        best_scores, scores = score(fitted.scorer, dataset, processes)
 
         def write(folder: Path) -> None:
             fitted.scorer.save(folder)
-            write_arrays(folder / "predictions.npz", _predictions(fitted.scorer, dataset, sides))
+            write_arrays(folder / "predictions.npz", _predictions(fitted.scorer, dataset, best_scores))
             if examples := execution.examples() if execution.examples else _examples(dataset):
                 write_arrays(folder / "examples.npz", examples)
             write_text(folder / HISTORY, "".join(json.dumps(record) + "\n" for record in fitted.history))
@@ -86,26 +86,28 @@ class Experiment(Job):
         }
 
 
-def score(scorer: Scorer, dataset: ZeroShotDataset, processes: Processes = ALONE) -> tuple[SideScores, GZSLScores]:
+def score(
+    scorer: Scorer, dataset: ZeroShotDataset, processes: Processes = SINGLE_PROCESS
+) -> tuple[BestScores, GZSLScores]:
     """Uncalibrated side scores of the test rows, and the scores under the scorer's calibration."""
     from classnorm.scoring.fitting import of_all
 
     rows = dataset.test_rows
     own = rows[processes.part(len(rows))]
-    sides = of_all(scorer.sides(dataset.view(own), dataset.labels[own]), processes)
-    return sides, side_gzsl_scores(sides, scorer.calibration)
+    best_scores = of_all(scorer.best_scores(dataset.view(own), dataset.labels[own]), processes)
+    return best_scores, calibrated_gzsl_scores(best_scores, scorer.calibration)
 
 
-def _predictions(scorer: Scorer, dataset: ZeroShotDataset, sides: SideScores) -> dict[str, Array]:
+def _predictions(scorer: Scorer, dataset: ZeroShotDataset, best_scores: BestScores) -> dict[str, Array]:
     """The arrays of `predictions.npz`."""
     return {
         "row": dataset.test_rows,
-        "label": sides.labels.astype(np.int32),
-        "top1": side_predictions(sides, scorer.calibration).astype(np.int32),
-        "best_seen": sides.seen_class.astype(np.int32),
-        "best_unseen": sides.unseen_class.astype(np.int32),
-        "best_seen_score": sides.best_seen.astype(np.float32),
-        "best_unseen_score": sides.best_unseen.astype(np.float32),
+        "label": best_scores.labels.astype(np.int32),
+        "top1": calibrated_predictions(best_scores, scorer.calibration).astype(np.int32),
+        "best_seen": best_scores.seen_class.astype(np.int32),
+        "best_unseen": best_scores.unseen_class.astype(np.int32),
+        "best_seen_score": best_scores.best_seen.astype(np.float32),
+        "best_unseen_score": best_scores.best_unseen.astype(np.float32),
         "seen": scorer.seen,
         "class_names": np.array(dataset.class_names),
     }

@@ -19,7 +19,7 @@ from classnorm.io.files import locked_folder, write_json, write_text
 from classnorm.results.card import run_card
 from classnorm.results.run_folder import CARD, CHECKPOINT, RESULT, Result, is_finished, new_run
 from classnorm.settings import Config
-from classnorm.training import ALONE, Device, Processes
+from classnorm.training import SINGLE_PROCESS, Device, Processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Execution:
     """How a job is run; nothing in it changes its scores."""
 
     device: Device = "auto"
-    processes: Processes = ALONE
+    processes: Processes = SINGLE_PROCESS
     """Processes that run the job together. Only the first writes."""
     resume: bool = True
     """Read a finished run of the same job, and continue an interrupted one. Otherwise a run in the folder is replaced

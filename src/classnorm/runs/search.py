@@ -27,7 +27,7 @@ from classnorm.io.files import write_json
 from classnorm.methods import Choice, FitContext, FitJob, MethodConfig, Range, Space, method_named
 from classnorm.methods.method import VALIDATED
 from classnorm.methods.space import grid
-from classnorm.metrics import Calibration, SideScores, calibrated_scores, choose_calibration
+from classnorm.metrics import BestScores, Calibration, calibrated_scores, choose_calibration
 from classnorm.progress import Progress, reported_as
 from classnorm.results.run_folder import key_of, write_arrays
 from classnorm.runs.engine import Engine, run_tasks
@@ -108,10 +108,10 @@ class ValidationTask:
 
         started = time.process_time()
         try:
-            sides = validate(self.job, self.split, FitContext(pick_device())).sides
+            best_scores = validate(self.job, self.split, FitContext(pick_device())).best_scores
         finally:
             write_json(folder / _SECONDS, round(time.process_time() - started, 3))
-        arrays = {key: value for key, value in asdict(sides).items() if isinstance(value, np.ndarray)}
+        arrays = {key: value for key, value in asdict(best_scores).items() if isinstance(value, np.ndarray)}
         write_arrays(folder / self.marker, arrays)
 
     def seconds(self, root: Path) -> float:
@@ -119,10 +119,10 @@ class ValidationTask:
         path = root / self.name / _SECONDS
         return float(read_json(path, float, "delete it")) if path.is_file() else 0.0
 
-    def sides(self, root: Path) -> SideScores:
+    def best_scores(self, root: Path) -> BestScores:
         path = root / self.name / self.marker
         try:
-            return SideScores(**read_arrays(path))  # type: ignore[arg-type]
+            return BestScores(**read_arrays(path))  # type: ignore[arg-type]
         except TypeError as error:
             raise DataError(f"{path}: its arrays are not those of a fit; delete it") from error
 
@@ -147,8 +147,8 @@ class _Rounds:
     """CPU seconds of all fits."""
     trials: list[Trial] = field(default_factory=list)
 
-    def run(self, candidates: Candidates, splits: range, sides: dict[int, list[SideScores]]) -> dict[int, str]:
-        """Fit the candidates on some splits, add their scores to `sides`, and return the errors by trial."""
+    def run(self, candidates: Candidates, splits: range, best_scores: dict[int, list[BestScores]]) -> dict[int, str]:
+        """Fit the candidates on some splits, add their scores to `best_scores`, and return the errors by trial."""
         fits, errors = {}, {}
         for number, settings in candidates.items():
             try:
@@ -168,24 +168,28 @@ class _Rounds:
             if messages:
                 errors[number] = messages[0]
             else:
-                sides.setdefault(number, []).extend(fit.sides(self.root) for fit in group)
+                best_scores.setdefault(number, []).extend(fit.best_scores(self.root) for fit in group)
         return errors
 
     def _of_all(self, batch: Progress) -> Progress:
         """The progress of a batch as progress of the search."""
         return Progress(self.done + batch.done, self.total)
 
-    def score(self, sides: Sequence[SideScores]) -> tuple[Calibration, float]:
+    def score(self, best_scores: Sequence[BestScores]) -> tuple[Calibration, float]:
         if self.base.calibration in VALIDATED:
-            return choose_calibration(sides, VALIDATED[self.base.calibration])
+            return choose_calibration(best_scores, VALIDATED[self.base.calibration])
         fixed = Calibration.parse(self.base.calibration)
-        return fixed, float(np.mean([calibrated_scores(part, fixed)[2] for part in sides]))
+        return fixed, float(np.mean([calibrated_scores(part, fixed)[2] for part in best_scores]))
 
     def add(
-        self, number: int, settings: dict[str, Any], state: Literal["complete", "pruned"], sides: Sequence[SideScores]
+        self,
+        number: int,
+        settings: dict[str, Any],
+        state: Literal["complete", "pruned"],
+        best_scores: Sequence[BestScores],
     ) -> Trial:
-        calibration, harmonic = self.score(sides)
-        self.trials.append(Trial(number, settings, state, round(harmonic, 4), str(calibration), len(sides)))
+        calibration, harmonic = self.score(best_scores)
+        self.trials.append(Trial(number, settings, state, round(harmonic, 4), str(calibration), len(best_scores)))
         return self.trials[-1]
 
 
@@ -219,13 +223,13 @@ def search(
 
 def _grid(rounds: _Rounds, space: Space) -> None:
     candidates = dict(enumerate(grid(space)))
-    sides: dict[int, list[SideScores]] = {}
-    errors = rounds.run(candidates, range(rounds.config.splits), sides)
+    best_scores: dict[int, list[BestScores]] = {}
+    errors = rounds.run(candidates, range(rounds.config.splits), best_scores)
     for number, settings in candidates.items():
         if number in errors:
             rounds.trials.append(Trial(number, settings, "failed", error=errors[number]))
         else:
-            rounds.add(number, settings, "complete", sides[number])
+            rounds.add(number, settings, "complete", best_scores[number])
 
 
 def _tpe(rounds: _Rounds, space: Space) -> None:
@@ -253,19 +257,19 @@ def _tpe(rounds: _Rounds, space: Space) -> None:
         study.sampler = optuna.samplers.TPESampler(n_startup_trials=startup, constant_liar=True, seed=seed)
         sampled = [study.ask(distributions) for _ in range(min(config.batch, config.trials - start))]
         live = {trial.number: trial for trial in sampled}
-        sides: dict[int, list[SideScores]] = {}
+        best_scores: dict[int, list[BestScores]] = {}
         for splits in stages:
             candidates = {n: dict(trial.params) for n, trial in live.items()}
-            for n, message in rounds.run(candidates, splits, sides).items():
+            for n, message in rounds.run(candidates, splits, best_scores).items():
                 study.tell(live.pop(n), state=optuna.trial.TrialState.FAIL)
                 rounds.trials.append(Trial(n, candidates[n], "failed", splits=splits.start, error=message))
             for n, trial in list(live.items()):
-                trial.report(rounds.score(sides[n])[1], step=splits.stop - 1)
+                trial.report(rounds.score(best_scores[n])[1], step=splits.stop - 1)
                 if splits.stop < config.splits and trial.should_prune():
                     study.tell(live.pop(n), state=optuna.trial.TrialState.PRUNED)
-                    rounds.add(n, candidates[n], "pruned", sides[n])
+                    rounds.add(n, candidates[n], "pruned", best_scores[n])
         for n, trial in live.items():
-            study.tell(trial, rounds.add(n, dict(trial.params), "complete", sides[n]).harmonic)
+            study.tell(trial, rounds.add(n, dict(trial.params), "complete", best_scores[n]).harmonic)
 
 
 def _distribution(values: Choice | Range) -> Any:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from classnorm.continual import StreamConfig, TaskStream
-from classnorm.continual.stream import PLAIN, Arrivals
+from classnorm.continual.stream import PLAIN, StreamOptions
 from classnorm.data import ZeroShotDataset
 from classnorm.data.images import files_below
 from classnorm.encoders import load_encoder
 from classnorm.errors import DataError
 from classnorm.io.files import cache_folder, make_folder
-from classnorm.metrics import calibration_curves, continual_scores, side_scores
+from classnorm.metrics import best_seen_and_unseen, calibration_curves, continual_scores
 from classnorm.results.numbers import json_number
 from classnorm.results.run_folder import STATE, key_of
 from classnorm.runs.job import Execution, Job, Outcome
@@ -109,7 +109,7 @@ class ContinualExperiment(Job):
     """Determines the order of classes, the initial weights and the batches."""
     tasks: int | tuple[int, ...] | None = None
     part: tuple[int, int | None] = (0, None)
-    arrivals: Arrivals = PLAIN
+    arrivals: StreamOptions = PLAIN
     images: ImageMode | None = None
     """None learns from the dataset's features."""
     chosen: dict[str, Any] | None = None
@@ -183,10 +183,10 @@ def _bias_curves(stream: TaskStream, result: StreamResult, bias: float) -> dict[
     `oracle_mH`: mH with the best bias of each step, chosen on the test rows, an upper bound for any choice.
     """
     steps = list(enumerate(result.history))[1:-1]  # step 0 is before the first task
-    sides = [side_scores(logits, stream.test_labels, stream.seen(step)) for step, logits in steps]
-    if not sides:
+    best_scores = [best_seen_and_unseen(logits, stream.test_labels, stream.seen(step)) for step, logits in steps]
+    if not best_scores:
         return {"bias_curve": {}, "oracle_mH": None}
     shifts = result.learner.scale * (BIASES - bias)
-    curve = calibration_curves(sides, "bias", shifts).rounded() | {"value": np.round(BIASES, 4).tolist()}
-    best = [float(calibration_curves([side], "bias", shifts).harmonic.max()) for side in sides]
+    curve = calibration_curves(best_scores, "bias", shifts).rounded() | {"value": np.round(BIASES, 4).tolist()}
+    best = [float(calibration_curves([side], "bias", shifts).harmonic.max()) for side in best_scores]
     return {"bias_curve": curve, "oracle_mH": json_number(float(np.mean(best)))}

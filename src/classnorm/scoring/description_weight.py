@@ -18,7 +18,7 @@ import torch
 
 from classnorm.data import ZeroShotDataset
 from classnorm.methods.model import ExampleSpace
-from classnorm.metrics import Calibration, accuracy, calibrated_scores, side_scores
+from classnorm.metrics import Calibration, accuracy, best_seen_and_unseen, calibrated_scores
 from classnorm.metrics.novelty import NoveltyScore, requantiled
 from classnorm.metrics.probability import PredictionSets, ScoredSplit
 from classnorm.scoring.class_vectors import ClassVectors, as_tensor, mixture, variances
@@ -146,7 +146,7 @@ class Trial:
         return ScoredSplit(self.calibration.apply(logits, self.seen), labels, self.seen)
 
     def harmonic(self, logits: Floats, labels: Ints) -> float:
-        return calibrated_scores(side_scores(logits, labels, self.seen), self.calibration)[2]
+        return calibrated_scores(best_seen_and_unseen(logits, labels, self.seen), self.calibration)[2]
 
 
 def choose_description_weight(

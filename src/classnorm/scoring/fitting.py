@@ -16,14 +16,14 @@ from classnorm.data import ZeroShotDataset
 from classnorm.data.validation import hold_out, hold_out_rows
 from classnorm.methods.method import VALIDATED, FitJob
 from classnorm.metrics import (
+    BestScores,
     Calibration,
-    SideScores,
+    best_seen_and_unseen,
+    calibrated_predictions,
     calibrated_scores,
     choose_calibration,
     expected_calibration_error,
     fit_temperature,
-    side_predictions,
-    side_scores,
     softmax,
 )
 from classnorm.metrics.calibration import calibration_curves, calibration_values, keeping_calibration
@@ -113,8 +113,8 @@ def training_accuracy(scorer: Scorer, dataset: ZeroShotDataset) -> float:
     """Percent of training rows, evenly spaced ones if there are many, that are assigned to their class."""
     train = dataset.split.train
     rows = train[:: -(-len(train) // _ROWS_CHECKED)]
-    sides = scorer.sides(dataset.view(rows), dataset.labels[rows])
-    return 100.0 * float(np.mean(side_predictions(sides, scorer.calibration) == dataset.labels[rows]))
+    best_scores = scorer.best_scores(dataset.view(rows), dataset.labels[rows])
+    return 100.0 * float(np.mean(calibrated_predictions(best_scores, scorer.calibration) == dataset.labels[rows]))
 
 
 def _notices(job: FitJob, calibration: Calibration, accuracy: float) -> tuple[str, ...]:
@@ -189,12 +189,12 @@ def _decided(
     if not fits:  # also of two classes, both seen
         is_asked = config.calibration in VALIDATED
         return Validation(Calibration() if is_asked else Calibration.parse(config.calibration)), None
-    sides, kind = [fit.sides for fit in fits], VALIDATED[config.calibration]
+    best_scores, kind = [fit.best_scores for fit in fits], VALIDATED[config.calibration]
     if has_few_classes(job):
-        calibration = keeping_calibration(sides, _KEPT, kind)
-        harmonic = float(np.mean([calibrated_scores(part, calibration)[2] for part in sides]))
+        calibration = keeping_calibration(best_scores, _KEPT, kind)
+        harmonic = float(np.mean([calibrated_scores(part, calibration)[2] for part in best_scores]))
     else:
-        calibration, harmonic = choose_calibration(sides, kind)
+        calibration, harmonic = choose_calibration(best_scores, kind)
     scores = np.concatenate([calibration.apply(fit.logits, fit.seen) for fit in fits])
     labels = np.concatenate([fit.labels for fit in fits])
     is_known = len(labels) > 0 if has_few_classes(job) else not math.isnan(harmonic)  # NaN: one side has no rows
@@ -215,7 +215,7 @@ def _decided(
         },
         "novelty": novelty,
         "pictures": pictures,
-        "curves": {} if math.isnan(harmonic) else _curves(sides, calibration),
+        "curves": {} if math.isnan(harmonic) else _curves(best_scores, calibration),
     }
     sets = PredictionSets.measure(splits, temperature) if splits else None
     return Validation(calibration, temperature, rejection, sets, weight, after_pictures), json_numbers(record)
@@ -229,9 +229,9 @@ def _with_novel_classes(job: FitJob, context: FitContext) -> list[ValidationFit]
     return [validate(job, split, context) for split in range(job.config.validation_splits)]
 
 
-def _curves(sides: Sequence[SideScores], chosen: Calibration) -> dict[str, dict[str, list[float]]]:
-    values = {kind: calibration_values(sides, kind, chosen) for kind in _KINDS}
-    return {kind: calibration_curves(sides, kind, values[kind]).rounded() for kind in _KINDS}
+def _curves(best_scores: Sequence[BestScores], chosen: Calibration) -> dict[str, dict[str, list[float]]]:
+    values = {kind: calibration_values(best_scores, kind, chosen) for kind in _KINDS}
+    return {kind: calibration_curves(best_scores, kind, values[kind]).rounded() for kind in _KINDS}
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class ValidationFit:
 
     scorer: Scorer
     dataset: ZeroShotDataset
-    sides: SideScores
+    best_scores: BestScores
     logits: npt.NDArray[np.float32]  # [n, n_classes] of at least some held-out rows
     labels: npt.NDArray[np.int64]
     seen: npt.NDArray[np.bool_]
@@ -257,16 +257,18 @@ def _validate(part: FitJob, context: FitContext) -> ValidationFit:
     step = max(1, -(-len(labels) * data.n_classes // _MAX_LOGITS))
     own = context.processes.part(len(labels))
     none = np.empty((0, data.n_classes), dtype=np.float32)
-    sides, kept = [side_scores(none, labels[:0], data.seen)], [none]
+    best_scores, kept = [best_seen_and_unseen(none, labels[:0], data.seen)], [none]
     for rows, logits in scorer.logit_blocks(data.view(data.test_rows[own])):
-        sides.append(side_scores(logits, labels[own][rows], data.seen))
+        best_scores.append(best_seen_and_unseen(logits, labels[own][rows], data.seen))
         kept.append(logits[-(own.start + rows.start) % step :: step].copy())
-    together = of_all(SideScores.joined(sides), context.processes)
+    together = of_all(BestScores.joined(best_scores), context.processes)
     some = context.processes.concatenated(np.concatenate(kept))
     return ValidationFit(scorer, data, together, some, labels[::step], data.seen)
 
 
-def of_all(sides: SideScores, processes: Processes) -> SideScores:
+def of_all(best_scores: BestScores, processes: Processes) -> BestScores:
     """The scores of the rows of all processes, each of which has those of its part."""
-    columns = [field.name for field in fields(SideScores) if field.name != "average"]
-    return SideScores(**{name: processes.concatenated(getattr(sides, name)) for name in columns}, average=sides.average)
+    columns = [field.name for field in fields(BestScores) if field.name != "average"]
+    return BestScores(
+        **{name: processes.concatenated(getattr(best_scores, name)) for name in columns}, average=best_scores.average
+    )

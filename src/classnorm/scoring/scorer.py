@@ -21,7 +21,7 @@ from classnorm.encoders import recorded_encoder
 from classnorm.errors import ConfigError, DataError, ModelError, ModelWarning
 from classnorm.methods import FitJob, MethodConfig, ZeroShotModel
 from classnorm.methods.model import ExampleSpace
-from classnorm.metrics import Average, Calibration, SideScores, side_scores, softmax
+from classnorm.metrics import Average, BestScores, Calibration, best_seen_and_unseen, softmax
 from classnorm.preparation import encode_images
 from classnorm.scoring.answers import Answers, Question, Top, answers
 from classnorm.scoring.class_vectors import ClassVectors, as_tensor, summed, with_likely_descriptors
@@ -161,13 +161,13 @@ class Scorer:
         for part, block in self._blocks(self._rows(features)):
             yield part, block.cpu().numpy()
 
-    def sides(self, features: Rows, labels: npt.ArrayLike, average: Average = "class") -> SideScores:
+    def best_scores(self, features: Rows, labels: npt.ArrayLike, average: Average = "class") -> BestScores:
         """Uncalibrated scores of the best seen and unseen class of each row, from which all accuracies follow."""
         index = np.asarray(labels)
-        parts = [side_scores(np.empty((0, len(self.seen))), index[:0], self.seen, average)]
+        parts = [best_seen_and_unseen(np.empty((0, len(self.seen))), index[:0], self.seen, average)]
         for part, block in self._blocks(self._rows(features)):
-            parts.append(side_scores(block.cpu().numpy(), index[part], self.seen, average))
-        return SideScores.joined(parts)
+            parts.append(best_seen_and_unseen(block.cpu().numpy(), index[part], self.seen, average))
+        return BestScores.joined(parts)
 
     def scores(self, features: Rows) -> npt.NDArray[np.float64]:
         """Calibrated scores, [n, n_classes]."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from classnorm.registry import lazy_names
 from classnorm.training.context import FitContext, History, SharedWork
 from classnorm.training.device import Device, Precision, autocast, pick_device, pick_dtype, precision_notice
-from classnorm.training.distributed import ALONE, Processes, joined
+from classnorm.training.distributed import SINGLE_PROCESS, Processes, process_group
 from classnorm.training.schedule import Schedule, TrainingConfig, learning_rate, make_optimizer
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from classnorm.training.stored_rows import StoredRows
 
 __all__ = [
-    "ALONE",
+    "SINGLE_PROCESS",
     "Batches",
     "Device",
     "EpochLosses",
@@ -31,12 +31,12 @@ __all__ = [
     "TrainingConfig",
     "autocast",
     "gradient_step",
-    "joined",
     "learning_rate",
     "make_optimizer",
     "pick_device",
     "pick_dtype",
     "precision_notice",
+    "process_group",
     "run_epochs",
     "seeded",
     "stage",

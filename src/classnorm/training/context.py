@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from classnorm.training.distributed import ALONE, Processes
+from classnorm.training.distributed import SINGLE_PROCESS, Processes
 
 if TYPE_CHECKING:
     import torch
@@ -46,5 +46,5 @@ class FitContext:
     """Work shared with other fits of the job."""
     earlier: list[History] = field(default_factory=list)
     """Filled by a training that resumes: the epochs that an interrupted one has run."""
-    processes: Processes = ALONE
+    processes: Processes = SINGLE_PROCESS
     """Processes that train together. All do the same with the same context, each on its part of the rows."""

@@ -142,16 +142,16 @@ class Processes:
             self.from_first()
 
 
-ALONE = Processes()
+SINGLE_PROCESS = Processes()
 
 
 @contextmanager
-def joined(device: Device = "auto") -> Iterator[tuple[Processes, Device]]:
+def process_group(device: Device = "auto") -> Iterator[tuple[Processes, Device]]:
     """The processes that `torchrun` started, which wait for each other here, and the device of this one."""
     global _store
     place = launch()
     if place.count == 1:
-        yield ALONE, device
+        yield SINGLE_PROCESS, device
         return
     import torch.distributed as dist
     from torch.distributed.rendezvous import rendezvous

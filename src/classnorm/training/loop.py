@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from classnorm.progress import report
 from classnorm.training.context import FitContext, History
 from classnorm.training.device import Precision, autocast, pick_dtype
-from classnorm.training.distributed import ALONE, Processes
+from classnorm.training.distributed import SINGLE_PROCESS, Processes
 from classnorm.training.epochs import EpochLosses, run_epochs, seeded
 from classnorm.training.schedule import TrainingConfig, learning_rate, make_optimizer
 from classnorm.training.stored_rows import ShuffledPools, StoredRows
@@ -127,8 +127,8 @@ def train(
     dtype = pick_dtype(precision, device)
     is_narrow = dtype == torch.float16  # small gradients would become 0
     scaler = torch.amp.GradScaler(device.type, init_scale=_SCALE, enabled=is_narrow)
-    processes = context.processes if context else ALONE
-    readers = processes if augment is None else ALONE  # it needs whole batches
+    processes = context.processes if context else SINGLE_PROCESS
+    readers = processes if augment is None else SINGLE_PROCESS  # it needs whole batches
     source = _source(features, labels, config.batch_size, seed, batches, readers)
     steps_per_epoch = len(source)
     total_steps = config.epochs * steps_per_epoch

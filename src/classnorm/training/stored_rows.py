@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from classnorm.data.row_store import IntArray, RowStore, read_ahead, row_blocks
-from classnorm.training.distributed import ALONE, Processes
+from classnorm.training.distributed import SINGLE_PROCESS, Processes
 from classnorm.training.epochs import seeded
 
 _POOL_BYTES = 1 << 28  # of a pool; two are in memory at a time
@@ -71,7 +71,7 @@ class ShuffledPools:
     labels: Tensor
     size: int
     seed: int
-    processes: Processes = ALONE
+    processes: Processes = SINGLE_PROCESS
     """Each reads its part of every pool, and trains on those rows of a batch that are in it."""
 
     def __len__(self) -> int:

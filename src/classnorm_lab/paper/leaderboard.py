@@ -87,7 +87,7 @@ def measure_leaderboard(reproduction: Reproduction) -> dict[str, Any]:
     runs = {}
     for paper_dataset in reproduction.available:
         best_runs = partial(_best_runs, reproduction, paper_dataset)
-        able = [entry for entry in entries() if method_named(entry.method).unfit(paper_dataset.dataset) is None]
+        able = [entry for entry in entries() if method_named(entry.method).unsupported(paper_dataset.dataset) is None]
         for entry, found in zip(able, reproduction.engine.together(best_runs, able), strict=True):
             if found is not None:
                 runs[entry.label, paper_dataset.name] = found

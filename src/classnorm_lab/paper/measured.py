@@ -92,7 +92,7 @@ class SeedRuns:
 
 
 def _numbers(result: Result, released: Calibration) -> dict[str, float]:
-    fixed = calibrated_scores(result.sides, released)
+    fixed = calibrated_scores(result.best_scores, released)
     numbers = result.scores | {f"released {name}": value for name, value in zip(_CALIBRATED, fixed, strict=True)}
     validation = result.document.get("validation") or {}
     if validation.get("harmonic") is not None:

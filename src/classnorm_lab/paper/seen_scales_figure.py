@@ -13,7 +13,7 @@ from classnorm.data import ZeroShotDataset
 from classnorm.data.validation import hold_out
 from classnorm.methods import METHODS, FitContext
 from classnorm.methods.settings.classnorm import ClassNormConfig, reference
-from classnorm.metrics import SideScores, calibration_curves
+from classnorm.metrics import BestScores, calibration_curves
 from classnorm.results.artifact import Plot, Series, Table
 from classnorm.results.numbers import mean, number_text
 from classnorm.scoring import ClassTable, Scorer
@@ -65,16 +65,16 @@ def seen_scale_curves(
     part = hold_out(dataset, n_unseen, None, seed)
     model = METHODS["classnorm"].fit(part, config, seed, FitContext(torch.device("cpu"))).model
 
-    def sides(data: ZeroShotDataset) -> SideScores:
+    def best_scores(data: ZeroShotDataset) -> BestScores:
         classes = ClassTable(data.class_names, data.descriptors, data.seen)
         scorer = Scorer(model, "classnorm", config, data.d_z, classes)
         rows = data.test_rows
-        return scorer.sides(data.view(rows), data.labels[rows])
+        return scorer.best_scores(data.view(rows), data.labels[rows])
 
     held_out = np.array(part.class_names)[~part.seen]
     test = dataset.restricted(np.flatnonzero(~np.isin(dataset.class_names, held_out)))
     return {
-        name: calibration_curves([sides(data)], "scale", np.array(SCALES)).rounded()
+        name: calibration_curves([best_scores(data)], "scale", np.array(SCALES)).rounded()
         for name, data in (("validation", part), ("test", test))
     }
 

@@ -113,7 +113,7 @@ def test_the_same_fits_are_scored_calibrated_and_as_released(reproduce, tiny, tm
     assert result.document["config"]["calibration"] == "validation"
     assert result.document["config"]["validation_splits"] == 1
     assert group.values("harmonic", "calibrated") == pytest.approx([result.scores["harmonic"]], abs=1e-4)
-    unchanged = calibrated_scores(result.sides, Calibration("scale", 1.0))
+    unchanged = calibrated_scores(result.best_scores, Calibration("scale", 1.0))
     assert group.values("harmonic", "released") == pytest.approx([unchanged[2]], abs=1e-4)
     for score in ("zsl", "ausuc"):  # they do not depend on a calibration
         assert group.values(score, "released") == group.values(score, "calibrated")

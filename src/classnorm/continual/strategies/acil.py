@@ -17,7 +17,7 @@ from classnorm.methods.descriptor_kernel import DescriptorKernel
 
 class _Learner(RandomFeatureLearner):
     def prototypes(self, descriptors: Tensor, classes: Tensor | None = None) -> Tensor:
-        prototypes = self.kernel.placed(descriptors)
+        prototypes = self.kernel.transformed(descriptors)
         return prototypes if classes is None else prototypes[classes]
 
     def logits(self, inputs: Tensor, prototypes: Tensor) -> Tensor:
@@ -32,4 +32,4 @@ class ACIL(RandomFeatureStrategy):
     learner_class = _Learner
 
     def solve(self, kernel: DescriptorKernel, descriptors: Tensor, seen: Tensor) -> Tensor:
-        return torch.cholesky_solve(self.sums[seen].T @ kernel.placed(descriptors).double(), self.factor())
+        return torch.cholesky_solve(self.sums[seen].T @ kernel.transformed(descriptors).double(), self.factor())

@@ -33,7 +33,7 @@ def pair_name(dataset: ZeroShotDataset) -> str | None:
     return str(names[0]) if names[0] == names[1] and str(names[0]).startswith("hf:") else None
 
 
-def unfit(dataset: ZeroShotDataset) -> str | None:
+def unsupported(dataset: ZeroShotDataset) -> str | None:
     """Why features and descriptors cannot be compared; None if they can."""
     if dataset.provenance.encoder is not None or dataset.provenance.of_text:
         if pair_name(dataset) is not None and dataset.provenance.is_text:
@@ -55,5 +55,5 @@ METHOD = Method(
     RECIPES,
     build=Lazy("classnorm.methods.clip", "build"),
     fit=Lazy("classnorm.methods.clip", "fit"),
-    unfit=unfit,
+    unsupported=unsupported,
 )
