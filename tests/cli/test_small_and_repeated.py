@@ -45,7 +45,7 @@ def test_a_run_that_replaces_another_leaves_nothing_of_it(classnorm, bundle, tmp
     assert json.loads((folder / "result.json").read_text())["config"]["hidden"] == 9
     assert json.loads((folder / "model.json").read_text())["config"]["hidden"] == 9
     assert {path.name for path in folder.iterdir()} == {
-        *("result.json", "model.json", "model.safetensors", "history.jsonl", "predictions.npz")
+        *("README.md", "result.json", "model.json", "model.safetensors", "history.jsonl", "predictions.npz")
     }
 
 

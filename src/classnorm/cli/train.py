@@ -69,6 +69,7 @@ class Train(MethodCommand):
     output: OutputOptions
 
     def run(self) -> None:
+        seeds = self.training.seed_numbers()
         with process_group(self.training.device) as (processes, device):
             with processes.first_goes_ahead() if self.images else nullcontext():
                 prepared = self._prepared()
@@ -77,7 +78,7 @@ class Train(MethodCommand):
             precision: Precision = getattr(config, "precision", "float32")
             if text := precision_notice(precision, pick_device(device)):
                 notice(text)
-            seeds, out = self.training.seed_numbers(), self._folder(dataset)
+            out = self._folder(dataset)
             execution = Execution(
                 device=device,
                 processes=processes,

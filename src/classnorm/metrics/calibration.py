@@ -88,7 +88,7 @@ def calibrated_scores(best_scores: BestScores, calibration: Calibration) -> tupl
 
 
 def calibrated_gzsl_scores(best_scores: BestScores, calibration: Calibration | None = None) -> GZSLScores:
-    """`gzsl_scores` under a calibration from uncalibrated side scores, which need less memory than logits."""
+    """`gzsl_scores` under a calibration from the best seen and unseen scores, which need less memory than logits."""
     calibration = calibration or Calibration()
     u, s, h = calibrated_scores(best_scores, calibration)
     curve = curve_of(replace(best_scores, best_seen=_seen_scores(best_scores, calibration)))

@@ -23,7 +23,7 @@ Integers = npt.NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class BestScores:
-    """The best class of each row on each side, which decides between seen and unseen. All [n]."""
+    """The best seen and the best unseen class of each row, which compete for it. All [n]."""
 
     best_seen: Floats
     """Highest seen score; −∞ if there is no seen class."""
@@ -96,7 +96,7 @@ class SeenUnseenCurve:
 def best_seen_and_unseen(
     logits: npt.ArrayLike, labels: npt.ArrayLike, seen_mask: npt.ArrayLike, average: Average = "class"
 ) -> BestScores:
-    """Reduce [n, n_classes] logits to the best class of each side. Arguments as in `gzsl_scores`."""
+    """Reduce [n, n_classes] logits to the best seen and the best unseen class. Arguments as in `gzsl_scores`."""
     scores, index, seen = check_scores(logits, labels, seen_mask)
     best_seen, seen_class = _best(scores, np.flatnonzero(seen))
     best_unseen, unseen_class = _best(scores, np.flatnonzero(~seen))
@@ -114,7 +114,7 @@ def _best(
 
 
 def curve_of(best_scores: BestScores) -> SeenUnseenCurve:
-    """The curve from the best class of each side."""
+    """The curve from the best seen and the best unseen classes."""
     corners, position = np.unique(best_scores.margin, return_inverse=True)
     lost = np.bincount(
         position, best_scores.weights * (best_scores.is_seen & best_scores.seen_right), minlength=len(corners)

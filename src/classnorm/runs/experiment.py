@@ -89,7 +89,7 @@ class Experiment(Job):
 def score(
     scorer: Scorer, dataset: ZeroShotDataset, processes: Processes = SINGLE_PROCESS
 ) -> tuple[BestScores, GZSLScores]:
-    """Uncalibrated side scores of the test rows, and the scores under the scorer's calibration."""
+    """The best seen and unseen scores of the test rows, uncalibrated, and the scores under the scorer's calibration."""
     from classnorm.scoring.fitting import of_all
 
     rows = dataset.test_rows

@@ -86,7 +86,8 @@ class Trial:
 
 @dataclass(frozen=True)
 class ValidationTask:
-    """A task of the engine: fit on a validation split and store its side scores, from which calibrations are chosen."""
+    """A task of the engine: fit on a validation split and store the best seen and unseen scores, from which a
+    calibration is chosen."""
 
     dataset: ZeroShotDataset
     method: str
