@@ -16,4 +16,4 @@ def test_a_row_of_the_table_names_what_exists(row):
     text = (Path(__file__).parent / file).read_text(encoding="utf-8")
     assert hasattr(classnorm.nn, function) or function == "attribute_correction"
     assert function.removesuffix("_") in text
-    assert all(statement in text for statement in re.findall(r"`(statement_\d)`", row))
+    assert all(f"def test_{name}_" in text for name in re.findall(r"`((?:statement|equation)_\d+)`", row))

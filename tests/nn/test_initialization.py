@@ -105,7 +105,7 @@ def test_the_variance_of_the_torch_scheme_is_that_of_a_new_linear_layer():
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_data_dependent_weights_have_variance_1_over_outputs_times_mean_squared_norm(distribution):
+def test_equation_8_data_dependent_weights_have_variance_1_over_outputs_times_mean_squared_norm(distribution):
     inputs = 1.0 + 4.0 * torch.rand(20, D_IN, generator=generator(1))
     layer = initialize_(nn.Linear(D_IN, D_OUT), "data_dependent", distribution, generator(), inputs)
     mean_square_norm = sum(math.hypot(*row) ** 2 for row in inputs.tolist()) / len(inputs)
@@ -129,7 +129,7 @@ def test_data_dependent_needs_inputs_with_a_norm(inputs):
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_proper_variance_is_1_over_outputs_times_inputs(distribution):
+def test_equation_10_proper_variance_is_1_over_outputs_times_inputs(distribution):
     layer = proper_variance_(nn.Linear(D_IN, D_OUT), distribution, generator())
     assert relative_error(layer.weight, 1 / (D_IN * D_OUT)) < tolerance(distribution)
 

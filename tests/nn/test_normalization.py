@@ -88,7 +88,7 @@ def test_the_statistics_of_standardize_are_part_of_the_state():
 
 
 @given(**SHAPES)
-def test_training_divides_the_centred_columns_by_their_standard_deviation(n_classes, d, seed):
+def test_equation_9_training_divides_the_centred_columns_by_their_standard_deviation(n_classes, d, seed):
     hidden = 2.0 + 3.0 * gaussian(n_classes, d, seed)
     x = hidden.numpy()
     expected = (x - x.mean(axis=0)) / np.sqrt(x.var(axis=0) + 1e-5)
