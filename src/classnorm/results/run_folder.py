@@ -6,7 +6,9 @@
 `model.safetensors`   and `model.json`: the scorer
 `encoder.json`        the encoder of the features, if known
 `history.jsonl`       one line per epoch
-`predictions.npz`     per test row: label, top-1, best seen and best unseen class and their raw scores
+`predictions.npz`     per test row: `row` in the dataset, `label`, `top1` after calibration, `best_seen` and
+                      `best_unseen` class, and `best_seen_score` and `best_unseen_score` before calibration; per
+                      class: `seen` and `class_names`
 `examples.npz`        a few test images of unseen classes, if the dataset has images
 `README.md`           all of this in words
 ===================== ====================================================================================
