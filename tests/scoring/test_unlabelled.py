@@ -10,7 +10,7 @@ import torch
 from classnorm.data import SyntheticConfig, synthetic
 from classnorm.errors import ConfigError, ModelWarning
 from classnorm.metrics import gzsl_scores
-from classnorm.scoring import Scorer, fit, unlabelled
+from classnorm.scoring import Scorer, class_vectors, fit
 from classnorm.scoring.validation import DescriptionWeight
 
 WEIGHT = DescriptionWeight(description=3.0, penalty=0.4, training_rows=20.0)
@@ -97,7 +97,7 @@ def test_unlabelled_pictures_tell_unseen_classes_apart(dataset, rows, method):
 
 def test_neither_order_nor_memory_matter(scorer, rows, monkeypatch):
     whole = scorer.adapt(rows)
-    monkeypatch.setattr(unlabelled, "_CACHE", 0)
+    monkeypatch.setattr(class_vectors, "_CACHE", 0)
     shuffled = rows[np.random.default_rng(0).permutation(len(rows))]
     other = replace(scorer, block_bytes=8 * 20 * 50).adapt(shuffled)
     np.testing.assert_allclose(other.scores(rows[:50]), whole.scores(rows[:50]), rtol=1e-3, atol=5e-3)
@@ -144,6 +144,6 @@ def test_models_whose_weight_of_descriptions_is_unknown_can_adapt(scorer, rows):
 
 
 def test_transformed_rows_are_what_scorers_compute_with(scorer, rows):
-    (block, transformed), *_ = unlabelled.transformed(scorer.vectors, rows[:5], scorer.block_bytes)()
+    (block, transformed), *_ = class_vectors.transformed(scorer.vectors, rows[:5], scorer.block_bytes)()
     assert torch.equal(transformed, block)
     np.testing.assert_allclose(scorer.vectors.logits(block).numpy(), scorer.logits(rows[:5]), rtol=1e-6)

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from classnorm.methods.method import NormalizedConfig
 from classnorm.methods.rows import TrainingRows
-from classnorm.methods.settings.shared import NormalizedConfig
 from classnorm.nn import AttributeNormalization
 
 

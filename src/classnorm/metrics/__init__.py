@@ -2,12 +2,18 @@
 
 from classnorm.metrics.accuracy import (
     Average,
+    BestScores,
     GZSLScores,
+    SeenUnseenCurve,
     accuracy,
+    ausuc,
+    best_seen_and_unseen,
     class_accuracies,
+    curve_of,
     gzsl_scores,
     harmonic_mean,
     row_weights,
+    seen_unseen_curve,
 )
 from classnorm.metrics.bootstrap import Difference, class_bootstrap
 from classnorm.metrics.calibration import (
@@ -21,14 +27,6 @@ from classnorm.metrics.calibration import (
     choose_calibration,
 )
 from classnorm.metrics.continual import ContinualScores, continual_scores
-from classnorm.metrics.curve import (
-    BestScores,
-    SeenUnseenCurve,
-    ausuc,
-    best_seen_and_unseen,
-    curve_of,
-    seen_unseen_curve,
-)
 from classnorm.metrics.novelty import auroc, fpr_at_tpr, novelty_statistics
 from classnorm.metrics.probability import (
     class_quantiles,

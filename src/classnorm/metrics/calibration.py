@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from classnorm.errors import ConfigError
-from classnorm.metrics.accuracy import GZSLScores, harmonic_mean
-from classnorm.metrics.curve import BestScores, curve_of
+from classnorm.metrics.accuracy import BestScores, GZSLScores, curve_of, harmonic_mean
 
 PAPER_SCALES = (1.0, 0.95, 0.9, 0.85, 0.8)
 _N_CANDIDATES = 400

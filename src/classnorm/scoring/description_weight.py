@@ -21,9 +21,8 @@ from classnorm.methods.model import ExampleSpace
 from classnorm.metrics import Calibration, accuracy, best_seen_and_unseen, calibrated_scores
 from classnorm.metrics.novelty import NoveltyScore, requantiled
 from classnorm.metrics.probability import PredictionSets, ScoredSplit
-from classnorm.scoring.class_vectors import ClassVectors, as_tensor, mixture, variances
+from classnorm.scoring.class_vectors import ClassVectors, adapted, as_tensor, mixture, transformed, variances
 from classnorm.scoring.classes import Examples, Floats, Ints
-from classnorm.scoring.unlabelled import adapted, transformed
 from classnorm.scoring.validation import DescriptionWeight, Kind, PictureThresholds
 
 _ROWS = 2000  # of a split; more would cost time and decide little

@@ -24,12 +24,18 @@ from classnorm.methods.model import ExampleSpace
 from classnorm.metrics import Average, BestScores, Calibration, best_seen_and_unseen, softmax
 from classnorm.preparation import encode_images
 from classnorm.scoring.answers import Answers, Question, Top, answers
-from classnorm.scoring.class_vectors import ClassVectors, as_tensor, summed, with_likely_descriptors
+from classnorm.scoring.class_vectors import (
+    ClassVectors,
+    adapted,
+    as_tensor,
+    summed,
+    transformed,
+    with_likely_descriptors,
+)
 from classnorm.scoring.classes import ClassTable, Origin
 from classnorm.scoring.explanation import Explainer
 from classnorm.scoring.storage import read_model, write_model
 from classnorm.scoring.text_explanation import explain_texts
-from classnorm.scoring.unlabelled import adapted, transformed
 from classnorm.scoring.validation import DescriptionWeight, Validation
 from classnorm.training import Device, pick_dtype
 

@@ -20,10 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, Method, TrainedMethodConfig
+from classnorm.methods.method import Fitted, Method, NormalizedConfig, TrainedMethodConfig
 from classnorm.methods.model import NormalizedModel, ProductModel
 from classnorm.methods.rows import TrainingRows
-from classnorm.methods.settings.shared import NormalizedConfig
 from classnorm.methods.space import Choice, Range
 from classnorm.nn import AttributeNormalizationKind, entropy_regularizer
 from classnorm.settings import NotNegative, Positive, Width, between

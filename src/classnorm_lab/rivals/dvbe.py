@@ -24,9 +24,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, Method
+from classnorm.methods.method import Fitted, Method, NormalizedConfig
 from classnorm.methods.rows import TrainingRows
-from classnorm.methods.settings.shared import NormalizedConfig
 from classnorm.methods.space import Choice, Range
 from classnorm.nn import AttributeNormalization, cosine_logits, initialize_
 from classnorm.settings import Count, NotNegative, Positive, Width, added_setting

@@ -24,10 +24,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Fitted, Method, MethodConfig
+from classnorm.methods.method import DescriptorConfig, Fitted, Method, MethodConfig
 from classnorm.methods.model import ExampleSpace, ZeroShotModel
 from classnorm.methods.rows import TrainingRows
-from classnorm.methods.settings.shared import DescriptorConfig
 from classnorm.methods.space import Choice, Range
 from classnorm.nn import AttributeNormalization, initialize_
 from classnorm.settings import Count, NotNegative, Positive, Steps, Width, at_least, at_most

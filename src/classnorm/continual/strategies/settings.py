@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from classnorm.continual.config import ContinualConfig, SolvedConfig, StreamConfig
 from classnorm.continual.stream import TaskStream
 from classnorm.errors import unknown_name
+from classnorm.methods.method import GeometryConfig
 from classnorm.methods.settings.kernel import KernelConfig, recorded_blocks
-from classnorm.methods.settings.shared import GeometryConfig
 from classnorm.registry import Registry
 from classnorm.settings import Count, NotNegative, Positive, Share, added_setting, at_least, at_most, between
 

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Method, Recipes, TrainedMethodConfig
-from classnorm.methods.settings.shared import DescriptorConfig, GeometryConfig, ScaleConfig
+from classnorm.methods.method import DescriptorConfig, GeometryConfig, Method, Recipes, ScaleConfig, TrainedMethodConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import Distribution, HiddenNormalization, Initialization
 from classnorm.registry import Lazy

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError
-from classnorm.methods.method import Method, Recipes, TrainedMethodConfig
-from classnorm.methods.settings.shared import GeometryConfig, ScaleConfig
+from classnorm.methods.method import GeometryConfig, Method, Recipes, ScaleConfig, TrainedMethodConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.registry import Lazy
 from classnorm.settings import Positive, Share, added_setting, at_least, at_most, between

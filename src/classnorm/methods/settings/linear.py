@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import Method, MethodConfig, TrainedMethodConfig
-from classnorm.methods.settings.shared import NormalizedConfig
+from classnorm.methods.method import Method, MethodConfig, NormalizedConfig, TrainedMethodConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.nn import AttributeNormalizationKind
 from classnorm.registry import Lazy

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from classnorm.methods.method import Method, TrainedMethodConfig
-from classnorm.methods.settings.shared import DescriptorConfig
+from classnorm.methods.method import DescriptorConfig, Method, TrainedMethodConfig
 from classnorm.methods.space import Choice, Range, Space
 from classnorm.registry import Lazy
 from classnorm.settings import Positive

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from classnorm.methods.method import TrainedMethodConfig
+from classnorm.methods.method import DescriptorConfig, TrainedMethodConfig
 from classnorm.methods.model import ZeroShotModel
-from classnorm.methods.settings.shared import DescriptorConfig
 from classnorm.nn import AttributeEmbedder
 from classnorm.settings import Width
 from classnorm.training import Schedule, seeded

@@ -12,9 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classnorm.data import ZeroShotDataset
-from classnorm.methods.method import MethodConfig
+from classnorm.methods.method import DescriptorConfig, MethodConfig
 from classnorm.methods.model import ZeroShotModel
-from classnorm.methods.settings.shared import DescriptorConfig
 from classnorm.settings import Count, NotNegative, Positive, Steps, added_setting, at_most
 from classnorm.training import TrainingConfig, gradient_step, train
 from classnorm_lab.rivals.parts.layers import known_classes
