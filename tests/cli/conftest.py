@@ -28,7 +28,7 @@ class World:
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory) -> World:
     whole = synthetic(
         SyntheticConfig(classes=40, unseen=10, rows=2000, features=64, attributes=30, noise=0.3),
     )
@@ -58,7 +58,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="session")
-def trained(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(world, tmp_path_factory) -> Path:
     """The run folder of a model trained on `world`."""
     out = tmp_path_factory.mktemp("runs")
     small = ["--hidden", "64", "--epochs", "20", "--calibration", "none", "--quiet"]
@@ -87,7 +87,7 @@ class BagOfWords:
 
 
 @pytest.fixture
-def bag_of_words(monkeypatch: pytest.MonkeyPatch) -> BagOfWords:
+def bag_of_words(monkeypatch) -> BagOfWords:
     """Encodes all text from now on, and remembers what it was asked."""
     encoder = BagOfWords("words")
     monkeypatch.setattr("classnorm.preparation.describing.load_text_encoder", lambda name: encoder)
@@ -110,7 +110,7 @@ def draw(path: Path, colour: str, shape: str, seed: int) -> None:
 
 
 @pytest.fixture
-def shapes(tmp_path: Path) -> Path:
+def shapes(tmp_path) -> Path:
     """Ten folders of ten drawings; of blue squares and yellow circles there are none."""
     for c, colour in enumerate(COLOURS):
         for s, shape in enumerate(SHAPES):
@@ -121,7 +121,7 @@ def shapes(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def said(tmp_path: Path) -> Path:
+def said(tmp_path) -> Path:
     """A description of all twelve shapes."""
     lines = [f"{c.title()} {s},a {s} painted in {c},{c} {s}" for c in COLOURS for s in SHAPES]
     (tmp_path / "said.csv").write_text("\n".join(["name,first,second", *lines]))

@@ -6,10 +6,8 @@ import csv
 import io
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +15,9 @@ import pytest
 from classnorm import Scorer
 from classnorm.scoring.validation import DescriptionWeight
 
-Command = Callable[..., Any]
-
 
 @pytest.fixture
-def few(world: Any, tmp_path: Path) -> Path:
+def few(world, tmp_path) -> Path:
     """Two rows of an unseen class, and one row of a class that the model does not know."""
     data, path = world.data, tmp_path / "few.npz"
     rows = data.split.test_unseen[data.labels[data.split.test_unseen] == data.labels[data.split.test_unseen][0]][:2]
@@ -30,9 +26,7 @@ def few(world: Any, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_model_learns_from_labelled_features(
-    classnorm: Command, trained: Path, world: Any, few: Path, tmp_path: Path
-) -> None:
+def test_a_model_learns_from_labelled_features(classnorm, trained, world, few, tmp_path):
     out = tmp_path / "new"
     outcome = classnorm("adapt", trained, "--examples", few, "--out", out, "--json")
     assert outcome.code == 0, outcome.err
@@ -54,9 +48,7 @@ def test_a_model_learns_from_labelled_features(
     assert again.code == 2 and "exists; choose another folder" in again.err
 
 
-def test_a_model_learns_from_unlabelled_features_and_says_that_it_is_transductive(
-    classnorm: Command, trained: Path, world: Any, tmp_path: Path
-) -> None:
+def test_a_model_learns_from_unlabelled_features_and_says_that_it_is_transductive(classnorm, trained, world, tmp_path):
     rows = world.data.features[world.data.test_rows]
     np.save(tmp_path / "rows.npy", rows)
     outcome = classnorm("adapt", trained, "--unlabelled", tmp_path / "rows.npy", "--out", tmp_path / "new")
@@ -70,9 +62,7 @@ def test_a_model_learns_from_unlabelled_features_and_says_that_it_is_transductiv
     assert json.loads(classnorm("evaluate", trained, world.bundle, "--json").out)["transductive"] is False
 
 
-def test_where_validation_saw_no_gain_a_notice_says_so(
-    classnorm: Command, trained: Path, world: Any, tmp_path: Path
-) -> None:
+def test_where_validation_saw_no_gain_a_notice_says_so(classnorm, trained, world, tmp_path):
     scorer, weight = Scorer.load(trained), DescriptionWeight(4.0, 0.0, 50.0, unlabelled_gain=-0.02)
     replace(scorer, validation=replace(scorer.validation, description_weight=weight)).save(tmp_path / "doubtful")
     np.save(tmp_path / "rows.npy", world.features)
@@ -89,9 +79,7 @@ def test_where_validation_saw_no_gain_a_notice_says_so(
     assert forced.err == "" and json.loads(forced.out)["transductive"]
 
 
-def test_folders_of_pictures_are_encoded_like_those_of_the_training(
-    classnorm: Command, shapes: Path, said: Path, tmp_path: Path, bag_of_words: Any
-) -> None:
+def test_folders_of_pictures_are_encoded_like_those_of_the_training(classnorm, shapes, said, tmp_path, bag_of_words):
     shutil.move(shapes / "yellow_bar", tmp_path / "later" / "yellow_bar")
     flags = ["--encoder", "convnet", "--size", 32, "--device", "cpu", "--quiet"]
     classnorm("extract", shapes, "--descriptions", said, "--out", tmp_path / "x.npz", *flags)
@@ -107,9 +95,7 @@ def test_folders_of_pictures_are_encoded_like_those_of_the_training(
     assert {row["class"] for row in csv.DictReader(io.StringIO(answers))} == {entry["name"]}
 
 
-def test_labels_of_a_bundle_are_indices_into_its_class_names(
-    classnorm: Command, trained: Path, world: Any, tmp_path: Path
-) -> None:
+def test_labels_of_a_bundle_are_indices_into_its_class_names(classnorm, trained, world, tmp_path):
     outcome = classnorm("adapt", trained, "--examples", world.bundle, "--out", tmp_path / "new", "--json", "--quiet")
     counts = {entry["name"]: entry["examples"] for entry in json.loads(outcome.out)["classes"]}
     labels = [world.data.class_names[c] for c in world.data.labels]
@@ -128,16 +114,14 @@ def test_labels_of_a_bundle_are_indices_into_its_class_names(
         ({"features": np.ones((1, 64)), "labels": np.array([9]), "class_names": np.array(["ant"])}, "must be indices"),
     ],
 )
-def test_files_that_hold_no_examples_are_reported_in_one_line(
-    classnorm: Command, trained: Path, tmp_path: Path, arrays: dict[str, Any], message: str
-) -> None:
+def test_files_that_hold_no_examples_are_reported_in_one_line(classnorm, trained, tmp_path, arrays, message):
     np.savez(tmp_path / "x.npz", **arrays)
     outcome = classnorm("adapt", trained, "--examples", tmp_path / "x.npz", "--out", tmp_path / "new")
     assert outcome.code == 2 and message in outcome.err and outcome.err.count("\n") == 1
     assert not (tmp_path / "new").exists()
 
 
-def test_impossible_requests_are_reported_in_one_line(classnorm: Command, trained: Path, tmp_path: Path) -> None:
+def test_impossible_requests_are_reported_in_one_line(classnorm, trained, tmp_path):
     nothing = classnorm("adapt", trained, "--out", tmp_path / "new")
     assert nothing.code == 2 and "give --examples, --unlabelled or both" in nothing.err
     nowhere = classnorm("adapt", trained, "--examples", tmp_path / "nowhere", "--out", tmp_path / "new")
@@ -146,9 +130,7 @@ def test_impossible_requests_are_reported_in_one_line(classnorm: Command, traine
 
 
 @pytest.mark.parametrize(("label", "told"), [("calss_3", True), ("class_993", False)])
-def test_a_new_label_that_looks_like_a_known_class_is_pointed_out(
-    classnorm: Command, trained: Path, world: Any, tmp_path: Path, label: str, told: bool
-) -> None:
+def test_a_new_label_that_looks_like_a_known_class_is_pointed_out(classnorm, trained, world, tmp_path, label, told):
     np.savez(tmp_path / "few.npz", features=world.features[:1], labels=np.array([label]))
     np.save(tmp_path / "rows.npy", world.features[:3])
     for command in (["predict", trained, tmp_path / "rows.npy"], ["adapt", trained, "--out", tmp_path / "new"]):
@@ -158,22 +140,20 @@ def test_a_new_label_that_looks_like_a_known_class_is_pointed_out(
     assert Scorer.load(tmp_path / "new").class_names[-1] == label
 
 
-def test_an_empty_file_of_unlabelled_features_is_an_error(classnorm: Command, trained: Path, tmp_path: Path) -> None:
+def test_an_empty_file_of_unlabelled_features_is_an_error(classnorm, trained, tmp_path):
     np.save(tmp_path / "empty.npy", np.empty((0, 64), dtype=np.float32))
     outcome = classnorm("adapt", trained, "--unlabelled", tmp_path / "empty.npy", "--out", tmp_path / "new")
     assert outcome.code == 2 and "empty.npy: has no rows" in outcome.err and outcome.err.count("\n") == 1
     assert not (tmp_path / "new").exists()
 
 
-def test_features_without_labels_are_no_examples(classnorm: Command, trained: Path, world: Any, tmp_path: Path) -> None:
+def test_features_without_labels_are_no_examples(classnorm, trained, world, tmp_path):
     np.save(tmp_path / "rows.npy", world.features)
     outcome = classnorm("adapt", trained, "--examples", tmp_path / "rows.npy", "--out", tmp_path / "new")
     assert outcome.code == 2 and "give an .npz file with features and labels (class names)" in outcome.err
 
 
-def test_one_picture_of_one_class_is_counted_in_the_singular(
-    classnorm: Command, trained: Path, world: Any, tmp_path: Path
-) -> None:
+def test_one_picture_of_one_class_is_counted_in_the_singular(classnorm, trained, world, tmp_path):
     np.savez(tmp_path / "few.npz", features=world.features[:1], labels=np.array(["okapi"]))
     outcome = classnorm("adapt", trained, "--examples", tmp_path / "few.npz", "--out", tmp_path / "new")
     assert "1 example of 1 class;" in outcome.err and outcome.err.endswith(f"wrote {tmp_path / 'new'}\n")

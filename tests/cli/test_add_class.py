@@ -6,10 +6,8 @@ import csv
 import io
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,13 +16,11 @@ import pytest
 from classnorm.errors import DataError
 from classnorm.scoring import Scorer
 
-Command = Callable[..., Any]
-
 SMALL = ("--encoder", "convnet", "--size", 32, "--device", "cpu", "--method", "kernel", "--calibration", "none")
 
 
 @pytest.fixture
-def table(world: Any, tmp_path: Path) -> Path:
+def table(world, tmp_path) -> Path:
     """Descriptors of the classes that the training did not know."""
     path = tmp_path / "new.csv"
     path.write_text("\n".join(f"{name},{','.join(map(str, row))}" for name, row in world.descriptors.items()))
@@ -32,9 +28,7 @@ def table(world: Any, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def spoken(
-    classnorm: Command, shapes: Path, said: Path, bag_of_words: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Path:
+def spoken(classnorm, shapes, said, bag_of_words, monkeypatch, tmp_path) -> Path:
     """A model of shapes described in words; it has not heard of yellow bars."""
     monkeypatch.setattr("classnorm.cli.train.write_report", lambda *_: [])
     shutil.rmtree(shapes / "yellow_bar")
@@ -47,8 +41,8 @@ def spoken(
 
 
 def test_a_new_model_knows_the_new_classes_and_answers_as_predict_with_descriptors_does(
-    classnorm: Command, trained: Path, world: Any, table: Path, tmp_path: Path
-) -> None:
+    classnorm, trained, world, table, tmp_path
+):
     outcome = classnorm("add-class", trained, "--descriptors", table, "--out", tmp_path / "more", "--json")
     assert outcome.code == 0, outcome.err
     document = json.loads(outcome.out)
@@ -60,9 +54,7 @@ def test_a_new_model_knows_the_new_classes_and_answers_as_predict_with_descripto
     assert again.code == 2 and "exists; choose another folder" in again.err
 
 
-def test_the_new_model_keeps_the_encoder_and_reads_text(
-    classnorm: Command, spoken: Path, shapes: Path, tmp_path: Path
-) -> None:
+def test_the_new_model_keeps_the_encoder_and_reads_text(classnorm, spoken, shapes, tmp_path):
     text = tmp_path / "new.csv"
     text.write_text("name,description\nYellow bar,yellow bar\n")
     outcome = classnorm("add-class", spoken, "--descriptors", text, "--out", tmp_path / "more")
@@ -77,9 +69,7 @@ def test_the_new_model_keeps_the_encoder_and_reads_text(
     ).out  # fmt: skip
 
 
-def test_text_is_encoded_with_the_templates_of_the_training(
-    classnorm: Command, spoken: Path, bag_of_words: Any, tmp_path: Path
-) -> None:
+def test_text_is_encoded_with_the_templates_of_the_training(classnorm, spoken, bag_of_words, tmp_path):
     (tmp_path / "new.txt").write_text("Yellow_bar\n")
     classnorm("add-class", spoken, "--descriptors", tmp_path / "new.txt", "--out", tmp_path / "more")
     assert bag_of_words.calls[-1] == ["a Yellow bar"]
@@ -89,9 +79,7 @@ def test_text_is_encoded_with_the_templates_of_the_training(
     (["--template", "one {}"], "made with the templates 'one {}', those of the model with 'a {}'"),
     ([], "made with the templates '{}', those of the model with 'a {}'"),
 ])  # fmt: skip
-def test_descriptors_made_otherwise_than_those_of_the_model_are_refused(
-    classnorm: Command, spoken: Path, tmp_path: Path, flags: list[str], message: str
-) -> None:
+def test_descriptors_made_otherwise_than_those_of_the_model_are_refused(classnorm, spoken, tmp_path, flags, message):
     (tmp_path / "new.txt").write_text("Yellow bar\n")
     classnorm("describe", tmp_path / "new.txt", *flags, "--out", tmp_path / "new.npz")
     outcome = classnorm("add-class", spoken, "--descriptors", tmp_path / "new.npz", "--out", tmp_path / "more")
@@ -100,9 +88,7 @@ def test_descriptors_made_otherwise_than_those_of_the_model_are_refused(
     assert classnorm("add-class", spoken, "--descriptors", tmp_path / "new.npz", "--out", tmp_path / "more").code == 0
 
 
-def test_another_text_encoder_is_refused(
-    classnorm: Command, spoken: Path, bag_of_words: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_another_text_encoder_is_refused(classnorm, spoken, bag_of_words, monkeypatch, tmp_path):
     (tmp_path / "new.txt").write_text("Yellow bar\n")
     other = {"name": "letters", "weights": "none", "sha256": "other"}
     with monkeypatch.context() as patch:
@@ -114,7 +100,7 @@ def test_another_text_encoder_is_refused(
     assert outcome.code == 2 and "the text encoder 'letters', those of the model with 'words'" in outcome.err
 
 
-def test_a_known_class_in_another_spelling_stays_one_class(trained: Path, world: Any) -> None:
+def test_a_known_class_in_another_spelling_stays_one_class(trained, world):
     scorer = Scorer.load(trained, "cpu")
     name, row = scorer.class_names[3], scorer.descriptors[3]
     same = scorer.add_classes({name.upper().replace("_", " "): row, "Okapi": row + 1})
@@ -125,7 +111,7 @@ def test_a_known_class_in_another_spelling_stays_one_class(trained: Path, world:
     assert letters.class_names[-4:] == ("a", "A", "B", "b")
 
 
-def test_saving_a_loaded_model_keeps_the_encoder(spoken: Path, tmp_path: Path) -> None:
+def test_saving_a_loaded_model_keeps_the_encoder(spoken, tmp_path):
     scorer = Scorer.load(spoken)
     row = scorer.descriptors[0] + scorer.descriptors[1]
     scorer.add_classes({"Yellow bar": row}).save(tmp_path / "copy")
@@ -133,7 +119,7 @@ def test_saving_a_loaded_model_keeps_the_encoder(spoken: Path, tmp_path: Path) -
 
 
 @pytest.fixture
-def named(trained: Path, tmp_path: Path) -> Path:
+def named(trained, tmp_path) -> Path:
     """The model, with names of its attributes."""
     scorer = Scorer.load(trained, "cpu")
     words = tuple(f"{colour} {part}" for colour in ("red", "blue", "grey") for part in "abcdefghij")
@@ -141,9 +127,7 @@ def named(trained: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
-def test_columns_in_another_order_go_to_the_attributes_of_their_names(
-    classnorm: Command, named: Path, world: Any, tmp_path: Path, suffix: str
-) -> None:
+def test_columns_in_another_order_go_to_the_attributes_of_their_names(classnorm, named, world, tmp_path, suffix):
     path, names = tmp_path / f"new{suffix}", Scorer.load(named).attribute_names
     frame = pd.DataFrame.from_dict(world.descriptors, orient="index", columns=names)[sorted(names or ())]
     if suffix == ".npz":
@@ -158,9 +142,7 @@ def test_columns_in_another_order_go_to_the_attributes_of_their_names(
     np.testing.assert_allclose(Scorer.load(named).add_classes(frame).descriptors[-5:], expected, rtol=1e-6)
 
 
-def test_a_misspelt_column_is_an_error_that_names_the_attribute(
-    classnorm: Command, named: Path, world: Any, tmp_path: Path
-) -> None:
+def test_a_misspelt_column_is_an_error_that_names_the_attribute(classnorm, named, world, tmp_path):
     frame = pd.DataFrame.from_dict(world.descriptors, orient="index", columns=Scorer.load(named).attribute_names)
     frame = frame.rename(columns={"blue c": "bleu c"})
     frame.rename_axis("name").reset_index().to_csv(tmp_path / "new.csv", index=False)
@@ -175,9 +157,7 @@ def test_a_misspelt_column_is_an_error_that_names_the_attribute(
         Scorer.load(named).add_classes(frame)
 
 
-def test_tables_without_names_of_attributes_are_read_in_order(
-    classnorm: Command, named: Path, trained: Path, world: Any, table: Path, tmp_path: Path
-) -> None:
+def test_tables_without_names_of_attributes_are_read_in_order(classnorm, named, trained, world, table, tmp_path):
     numbered, other = tmp_path / "numbered.csv", tmp_path / "other.csv"
     frame = pd.DataFrame.from_dict(world.descriptors, orient="index")
     frame.to_csv(numbered)

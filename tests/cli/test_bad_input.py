@@ -69,14 +69,7 @@ class Kit:
 
 
 @pytest.fixture
-def kit(
-    tmp_path: Path,
-    arrays: Arrays,
-    write_bundle: Callable[..., Path],
-    write_gbu: Callable[..., Path],
-    world: Any,
-    trained: Path,
-) -> Kit:
+def kit(tmp_path, arrays, write_bundle, write_gbu, world, trained) -> Kit:
     for name in ("in", "out"):
         (tmp_path / name).mkdir()
     return Kit(tmp_path / "in", tmp_path / "out", arrays, write_bundle, write_gbu, world, trained)
@@ -416,9 +409,7 @@ CASES: dict[str, tuple[str, Callable[[Kit], Arguments]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_mistake_ends_in_one_line_and_leaves_nothing_behind(
-    classnorm: Callable[..., Any], kit: Kit, name: str
-) -> None:
+def test_a_mistake_ends_in_one_line_and_leaves_nothing_behind(classnorm, kit, name):
     message, make = CASES[name]
     outcome = classnorm(*make(kit))
     assert outcome.code == 2
@@ -430,7 +421,7 @@ def test_a_mistake_ends_in_one_line_and_leaves_nothing_behind(
     assert [path for path in kit.out.rglob("*") if path.is_file()] == []
 
 
-def test_a_device_that_is_not_there_is_refused(classnorm: Callable[..., Any], kit: Kit) -> None:
+def test_a_device_that_is_not_there_is_refused(classnorm, kit):
     device = "mps" if torch.cuda.is_available() else "cuda"
     outcome = classnorm(*kit.train(kit.bundle(), "--device", device))
     assert outcome.code == 2
@@ -441,9 +432,7 @@ def test_a_device_that_is_not_there_is_refused(classnorm: Callable[..., Any], ki
 @pytest.mark.parametrize(
     "flags", [["--device", "mps"], ["--calibration", "scale:x"], ["--epochs", 0], ["--recipe", "papre"]]
 )
-def test_a_mistake_leaves_the_result_of_an_earlier_run_alone(
-    classnorm: Callable[..., Any], kit: Kit, flags: Arguments
-) -> None:
+def test_a_mistake_leaves_the_result_of_an_earlier_run_alone(classnorm, kit, flags):
     result = kit.out / "seed-0" / "result.json"
     result.parent.mkdir()
     result.write_text("{}")
@@ -463,7 +452,7 @@ def test_a_mistake_leaves_the_result_of_an_earlier_run_alone(
     ],
     ids=" ".join,
 )
-def test_a_usage_error_exits_with_code_2(classnorm: Callable[..., Any], arguments: list[str]) -> None:
+def test_a_usage_error_exits_with_code_2(classnorm, arguments):
     outcome = classnorm(*arguments)
     assert outcome.code == 2
     assert "Traceback" not in outcome.err + outcome.out
@@ -487,7 +476,7 @@ def run_process(arguments: Arguments, limit: int | None = None) -> subprocess.Co
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["unknown command", "bundle below a file", "model with a flipped byte"])
-def test_a_process_ends_in_one_line_without_a_traceback(kit: Kit, name: str) -> None:
+def test_a_process_ends_in_one_line_without_a_traceback(kit, name):
     message, make = CASES[name]
     ended = run_process(make(kit))
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -500,7 +489,7 @@ FULL = r"classnorm: error: cannot write .*: File too large; .*free some space\n"
 
 
 @pytest.fixture
-def on_a_full_disk(classnorm: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+def on_a_full_disk(classnorm) -> Iterator[Callable[..., Any]]:
     """Runs the command in this process while no file may grow beyond `limit` bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
@@ -536,9 +525,7 @@ def predictions(kit: Kit) -> Arguments:
 
 
 @pytest.mark.parametrize("make", [weights, checkpoint, converted_bundle, converted_folder, predictions])
-def test_a_full_disk_is_reported_and_leaves_no_piece_of_a_file(
-    on_a_full_disk: Callable[..., Any], kit: Kit, make: Callable[[Kit], Arguments]
-) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_piece_of_a_file(on_a_full_disk, kit, make):
     arguments = make(kit)  # writes its inputs
     outcome = on_a_full_disk(arguments, limit=20_000)
     assert outcome.code == 2
@@ -547,14 +534,14 @@ def test_a_full_disk_is_reported_and_leaves_no_piece_of_a_file(
 
 
 @pytest.mark.parametrize("make", [converted_bundle, converted_folder])
-def test_a_process_on_a_full_disk_says_nothing_more_when_it_exits(kit: Kit, make: Callable[[Kit], Arguments]) -> None:
+def test_a_process_on_a_full_disk_says_nothing_more_when_it_exits(kit, make):
     ended = run_process(make(kit), limit=20_000)
     assert ended.returncode == 2
     assert re.fullmatch(FULL, ended.stderr)
     assert [path.name for path in kit.out.rglob("*") if path.is_file()] == []
 
 
-def test_a_disk_that_fills_up_after_the_weights_leaves_nothing(on_a_full_disk: Callable[..., Any], kit: Kit) -> None:
+def test_a_disk_that_fills_up_after_the_weights_leaves_nothing(on_a_full_disk, kit):
     tiny = kit.train(kit.world.bundle, "--hidden", 2, "--layers", 2, "--checkpoint-every", 0)
     outcome = on_a_full_disk(tiny, limit=6_800)  # between model.safetensors and predictions.npz
     assert outcome.code == 2

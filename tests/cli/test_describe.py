@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +15,6 @@ from classnorm.errors import DataError
 from classnorm.methods import METHODS
 from classnorm.preparation import describe
 
-Command = Callable[..., Any]
-
 
 def write(path: Path, text: str) -> Path:
     path.write_text(text, encoding="utf-8")
@@ -26,19 +22,17 @@ def write(path: Path, text: str) -> Path:
 
 
 @pytest.fixture
-def animals(tmp_path: Path) -> Path:
+def animals(tmp_path) -> Path:
     return write(tmp_path / "animals.csv", "name,text\nokapi,a shy animal\nokapi,striped legs\nowl,a bird\n")
 
 
 @pytest.fixture
-def attributes(tmp_path: Path) -> Path:
+def attributes(tmp_path) -> Path:
     return write(tmp_path / "attributes.csv", "class,size,legs\nOwl,30,40\nOkapi,5,12\nox,2,4\n")
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet", ".json"])
-def test_every_format_is_read_again_to_the_same_bits(
-    classnorm: Command, bag_of_words: Any, animals: Path, tmp_path: Path, suffix: str
-) -> None:
+def test_every_format_is_read_again_to_the_same_bits(classnorm, bag_of_words, animals, tmp_path, suffix):
     outcome = classnorm("describe", animals, "--out", tmp_path / f"out{suffix}")
     assert outcome.code == 0, outcome.err
     assert "2 classes, 64 dimensions" in outcome.err and outcome.out == ""
@@ -51,7 +45,7 @@ def test_every_format_is_read_again_to_the_same_bits(
         np.testing.assert_array_equal(row.astype(np.float32), table[name].astype(np.float32))
 
 
-def test_templates_frame_the_text_and_are_averaged(classnorm: Command, bag_of_words: Any, tmp_path: Path) -> None:
+def test_templates_frame_the_text_and_are_averaged(classnorm, bag_of_words, tmp_path):
     names = write(tmp_path / "x.txt", "001.Black_footed_Albatross\n")
     frames = ["--template", "a photo of a {}", "--template", "the {}, drawn"]
     document = json.loads(classnorm("describe", names, "--out", tmp_path / "x.npz", *frames, "--json").out)
@@ -61,8 +55,8 @@ def test_templates_frame_the_text_and_are_averaged(classnorm: Command, bag_of_wo
 
 
 def test_attributes_are_put_beside_by_name_and_neither_outweighs_the_other(
-    classnorm: Command, bag_of_words: Any, animals: Path, attributes: Path, tmp_path: Path
-) -> None:
+    classnorm, bag_of_words, animals, attributes, tmp_path
+):
     outcome = classnorm("describe", animals, "--attributes", attributes, "--out", tmp_path / "x.csv")
     table = read_descriptors(tmp_path / "x.csv")
     np.testing.assert_allclose(table["owl"][64:], [0.6, 0.8], rtol=1e-6)
@@ -72,22 +66,20 @@ def test_attributes_are_put_beside_by_name_and_neither_outweighs_the_other(
     assert (tmp_path / "x.csv").read_text().splitlines()[0].endswith("words_63,size,legs")
 
 
-def test_an_attribute_table_is_checked_and_passes_through(classnorm: Command, attributes: Path, tmp_path: Path) -> None:
+def test_an_attribute_table_is_checked_and_passes_through(classnorm, attributes, tmp_path):
     assert classnorm("describe", attributes, "--out", tmp_path / "x.parquet").code == 0
     assert {name: row.tolist() for name, row in read_descriptors(tmp_path / "x.parquet").items()} == {
         "Owl": [30, 40], "Okapi": [5, 12], "ox": [2, 4]
     }  # fmt: skip
 
 
-def test_a_gbu_folder_gives_names_and_attributes(
-    classnorm: Command, bag_of_words: Any, tmp_path: Path, arrays: dict[str, Any], write_gbu: Callable[..., Path]
-) -> None:
+def test_a_gbu_folder_gives_names_and_attributes(classnorm, bag_of_words, tmp_path, arrays, write_gbu):
     folder = write_gbu(tmp_path / "gbu", arrays)
     outcome = classnorm("describe", folder, "--attributes", folder, "--out", tmp_path / "x.npz", "--json")
     assert json.loads(outcome.out)["blocks"] == [64, 4]
 
 
-def test_descriptors_without_names_or_numbers_are_no_table(tmp_path: Path) -> None:
+def test_descriptors_without_names_or_numbers_are_no_table(tmp_path):
     np.savez(tmp_path / "x.npz", class_names=np.arange(2), descriptors=np.eye(2))
     with pytest.raises(DataError, match="class_names must hold texts and descriptors numbers"):
         read_descriptors(tmp_path / "x.npz")
@@ -106,9 +98,7 @@ BAD: dict[str, tuple[list[object], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_mistake_is_one_line_and_leaves_nothing_behind(
-    classnorm: Command, request: pytest.FixtureRequest, animals: Path, attributes: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_mistake_is_one_line_and_leaves_nothing_behind(classnorm, request, animals, attributes, tmp_path, name):
     if name != "unknown encoder":
         request.getfixturevalue("bag_of_words")
     write(tmp_path / "empty.txt", "")
@@ -122,17 +112,15 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(
     assert not list((tmp_path / "out").iterdir())
 
 
-def test_the_closest_spelling_is_suggested(
-    classnorm: Command, bag_of_words: Any, animals: Path, tmp_path: Path
-) -> None:
+def test_the_closest_spelling_is_suggested(classnorm, bag_of_words, animals, tmp_path):
     other = write(tmp_path / "other.csv", "name,a\nokapia,1\nowl,2\n")
     outcome = classnorm("describe", animals, "--attributes", other, "--out", tmp_path / "x.npz")
     assert "did you mean 'okapia'?" in outcome.err
 
 
 def test_text_and_attributes_get_a_kernel_each_without_being_asked(
-    classnorm: Command, bag_of_words: Any, animals: Path, attributes: Path, tmp_path: Path
-) -> None:
+    classnorm, bag_of_words, animals, attributes, tmp_path
+):
     assert classnorm("describe", animals, "--attributes", attributes, "--out", tmp_path / "both.npz").code == 0
     both = describe(read_descriptions(tmp_path / "both.npz"))
     assert both.blocks == (both.table.shape[1] - 2, 2)

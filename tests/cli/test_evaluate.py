@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ import pytest
 from classnorm import Scorer
 from classnorm.data import ZeroShotDataset, save_bundle
 
-Command = Callable[..., Any]
-
 
 def scores(outcome: Any) -> dict[str, float]:
     assert outcome.code == 0, outcome.err
@@ -23,17 +20,15 @@ def scores(outcome: Any) -> dict[str, float]:
 
 
 @pytest.fixture
-def recorded(trained: Path) -> dict[str, float]:
+def recorded(trained) -> dict[str, float]:
     return json.loads((trained / "result.json").read_text())["scores"]
 
 
-def test_evaluating_a_run_gives_exactly_the_scores_it_recorded(
-    classnorm: Command, trained: Path, world: Any, recorded: dict[str, float]
-) -> None:
+def test_evaluating_a_run_gives_exactly_the_scores_it_recorded(classnorm, trained, world, recorded):
     assert scores(classnorm("evaluate", trained, world.bundle, "--json")) == recorded
 
 
-def test_scores_agree_with_a_count_of_right_answers(classnorm: Command, trained: Path, world: Any) -> None:
+def test_scores_agree_with_a_count_of_right_answers(classnorm, trained, world):
     data, rows = world.data, world.data.split.test_seen
     right = np.array(Scorer.load(trained).predict(data.features[rows])) == np.array(data.class_names)[data.labels[rows]]
     by_class = [right[data.labels[rows] == c].mean() for c in np.unique(data.labels[rows])]
@@ -42,7 +37,7 @@ def test_scores_agree_with_a_count_of_right_answers(classnorm: Command, trained:
 
 
 @pytest.fixture
-def uneven(world: Any, tmp_path: Path) -> Path:
+def uneven(world, tmp_path) -> Path:
     """`world` with most test rows of two thirds of the classes taken out."""
     split, labels, generator = world.data.split, world.data.labels, np.random.default_rng(0)
 
@@ -54,17 +49,13 @@ def uneven(world: Any, tmp_path: Path) -> Path:
     return tmp_path / "uneven.npz"
 
 
-def test_averaging_over_samples_gives_other_scores_where_classes_differ_in_size(
-    classnorm: Command, trained: Path, uneven: Path
-) -> None:
+def test_averaging_over_samples_gives_other_scores_where_classes_differ_in_size(classnorm, trained, uneven):
     by_class = scores(classnorm("evaluate", trained, uneven, "--json"))
     by_sample = scores(classnorm("evaluate", trained, uneven, "--average", "sample", "--json"))
     assert by_class["seen"] != by_sample["seen"]
 
 
-def test_averaging_over_samples_is_the_share_of_right_answers(
-    classnorm: Command, trained: Path, world: Any, uneven: Path
-) -> None:
+def test_averaging_over_samples_is_the_share_of_right_answers(classnorm, trained, world, uneven):
     with np.load(uneven) as archive:
         rows = archive["test_unseen_idx"]
     names = np.array(world.data.class_names)[world.data.labels[rows]]
@@ -73,34 +64,26 @@ def test_averaging_over_samples_is_the_share_of_right_answers(
     assert by_sample["unseen"] == pytest.approx(100 * right.mean(), abs=1e-3)
 
 
-def test_a_calibration_given_here_replaces_the_models_own(
-    classnorm: Command, trained: Path, world: Any, recorded: dict[str, float]
-) -> None:
+def test_a_calibration_given_here_replaces_the_models_own(classnorm, trained, world, recorded):
     biased = scores(classnorm("evaluate", trained, world.bundle, "--calibration", "bias:3", "--json"))
     assert biased["unseen"] > recorded["unseen"] and biased["seen"] < recorded["seen"]
     assert biased["zsl"] == recorded["zsl"]
 
 
-def test_a_converted_folder_gives_the_same_scores(
-    classnorm: Command, trained: Path, world: Any, tmp_path: Path, recorded: dict[str, float]
-) -> None:
+def test_a_converted_folder_gives_the_same_scores(classnorm, trained, world, tmp_path, recorded):
     classnorm("data", "convert", world.bundle, tmp_path / "folder")
     which = ["--features", "features", "--attributes", "original_att"]
     assert scores(classnorm("evaluate", trained, tmp_path / "folder", *which, "--json")) == recorded
 
 
-def test_a_bundle_made_from_a_folder_gives_the_same_scores(
-    classnorm: Command, trained: Path, world: Any, tmp_path: Path, recorded: dict[str, float]
-) -> None:
+def test_a_bundle_made_from_a_folder_gives_the_same_scores(classnorm, trained, world, tmp_path, recorded):
     classnorm("data", "convert", world.bundle, tmp_path / "folder")
     which = ["--features", "features", "--attributes", "original_att"]
     classnorm("data", "convert", tmp_path / "folder", tmp_path / "back.npz", *which)
     assert scores(classnorm("evaluate", trained, tmp_path / "back.npz", "--json")) == recorded
 
 
-def test_classes_are_joined_by_name_and_not_by_position(
-    classnorm: Command, trained: Path, world: Any, tmp_path: Path, recorded: dict[str, float]
-) -> None:
+def test_classes_are_joined_by_name_and_not_by_position(classnorm, trained, world, tmp_path, recorded):
     order = np.random.default_rng(0).permutation(world.data.n_classes)  # new class i is old class order[i]
     shuffled = replace(
         world.data,
@@ -112,9 +95,7 @@ def test_classes_are_joined_by_name_and_not_by_position(
     assert scores(classnorm("evaluate", trained, tmp_path / "shuffled.npz", "--json")) == pytest.approx(recorded)
 
 
-def test_classes_that_training_did_not_know_take_part(
-    classnorm: Command, trained: Path, world: Any, tmp_path: Path
-) -> None:
+def test_classes_that_training_did_not_know_take_part(classnorm, trained, world, tmp_path):
     names = list(world.descriptors)
     data = ZeroShotDataset.from_arrays(
         np.concatenate([world.data.features, world.features]),
@@ -129,6 +110,6 @@ def test_classes_that_training_did_not_know_take_part(
     assert scores(classnorm("evaluate", trained, tmp_path / "more.npz", "--json"))["zsl"] > 30  # chance: 10
 
 
-def test_without_json_a_table_is_printed(classnorm: Command, trained: Path, world: Any) -> None:
+def test_without_json_a_table_is_printed(classnorm, trained, world):
     outcome = classnorm("evaluate", trained, world.bundle)
     assert "AUSUC" in outcome.out and "calibration: none" in outcome.out

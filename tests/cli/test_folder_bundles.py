@@ -7,29 +7,23 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from classnorm.data import SyntheticConfig, load, synthesize
 
-Command = Callable[..., Any]
-
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("bundles") / "folder"
     config = SyntheticConfig(classes=24, unseen=6, rows=1200, features=32, attributes=20, noise=0.5)
     synthesize(config, path, "float16", 250)
     return path
 
 
-def test_train_evaluate_and_predict_agree_with_the_same_rows_in_a_file(
-    classnorm: Command, folder: Path, tmp_path: Path
-) -> None:
+def test_train_evaluate_and_predict_agree_with_the_same_rows_in_a_file(classnorm, folder, tmp_path):
     classnorm("data", "convert", folder, tmp_path / "file.npz", "--quiet")
     runs = {}
     for data in (folder, tmp_path / "file.npz"):
@@ -56,13 +50,13 @@ def test_train_evaluate_and_predict_agree_with_the_same_rows_in_a_file(
     assert 100 * np.mean(right) == pytest.approx(scores["seen"], abs=3)
 
 
-def test_a_run_on_a_folder_resumes(classnorm: Command, folder: Path, tmp_path: Path) -> None:
+def test_a_run_on_a_folder_resumes(classnorm, folder, tmp_path):
     arguments = ("train", folder, "--epochs", 1, "--hidden", 32, "--out", tmp_path / "runs", "--quiet", "--json")
     first, again = (json.loads(classnorm(*arguments, *flags).out) for flags in ((), ("--resume",)))
     assert first == again
 
 
-def test_check_reads_every_row(classnorm: Command, folder: Path, tmp_path: Path) -> None:
+def test_check_reads_every_row(classnorm, folder, tmp_path):
     document = json.loads(classnorm("data", "check", folder, "--json").out)
     assert document["checksum"] == load(folder).checksum
     assert (document["features"]["dtype"], document["duplicates"]["compared_rows"]) == ("float16", 480)
@@ -74,14 +68,14 @@ def test_check_reads_every_row(classnorm: Command, folder: Path, tmp_path: Path)
     assert outcome.code == 2 and "features-00000.npy: is not as it was written" in outcome.err
 
 
-def test_search_on_a_folder(classnorm: Command, folder: Path, tmp_path: Path) -> None:
+def test_search_on_a_folder(classnorm, folder, tmp_path):
     arguments = ("--sampler", "grid", "--space", "ridge=0.1,1", "--splits", 1, "--jobs", 1, "--out", tmp_path / "out")
     outcome = classnorm("search", folder, "--method", "kernel", *arguments, "--quiet", "--json")
     assert outcome.code == 0, outcome.err
     assert len(json.loads(outcome.out)["trials"]) == 2
 
 
-def test_convert_to_a_folder(classnorm: Command, folder: Path, tmp_path: Path) -> None:
+def test_convert_to_a_folder(classnorm, folder, tmp_path):
     flags = ("--dtype", "float32", "--rows-per-shard", 500, "--json", "--quiet")
     document = json.loads(classnorm("data", "convert", folder, "--out", tmp_path / "x", *flags).out)
     data = load(tmp_path / "x")
@@ -90,7 +84,7 @@ def test_convert_to_a_folder(classnorm: Command, folder: Path, tmp_path: Path) -
     assert len(list((tmp_path / "x").glob("*.npy"))) == 3
 
 
-def test_synthesize_writes_what_it_is_told(classnorm: Command, tmp_path: Path) -> None:
+def test_synthesize_writes_what_it_is_told(classnorm, tmp_path):
     sizes = ("--rows", 500, "--classes", 20, "--unseen", 4, "--features-dim", 8, "--attributes-dim", 6, "--seed", 3)
     outcome = classnorm("data", "synthesize", *sizes, "--dtype", "float32", "--out", tmp_path / "x")
     assert outcome.code == 0 and "500/500" in outcome.err
@@ -119,14 +113,7 @@ def test_synthesize_writes_what_it_is_told(classnorm: Command, tmp_path: Path) -
         ),
     ],
 )
-def test_bad_arguments_are_one_clear_line(
-    classnorm: Command,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    message: str,
-) -> None:
+def test_bad_arguments_are_one_clear_line(classnorm, folder, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     outcome = classnorm(*(argument.format(data=folder, tmp=tmp_path) for argument in arguments), "--quiet")
     assert outcome.code == 2
@@ -168,7 +155,7 @@ print(data.features.size * 2, int(peak[1]) * 1024)
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="peak memory is read from /proc")
-def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_rows(tmp_path):
     """Synthesize, train both methods, calibrate and score, in 8 and in 66 MB of features."""
     sizes, peaks = [], []
     for rows in (16_000, 128_000):

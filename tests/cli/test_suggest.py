@@ -1,11 +1,6 @@
 """`classnorm suggest`: pictures by path or row, in lines or as JSON."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +8,8 @@ import pytest
 from classnorm import Scorer
 from classnorm.scoring import suggest
 
-Command = Callable[..., Any]
 
-
-def test_rows_of_features_are_suggested(classnorm: Command, trained: Path, world: Any, tmp_path: Path) -> None:
+def test_rows_of_features_are_suggested(classnorm, trained, world, tmp_path):
     np.savez(tmp_path / "pool.npz", features=world.features)
     outcome = classnorm("suggest", trained, "--unlabelled", tmp_path / "pool.npz", "--count", 4, "--json")
     assert outcome.code == 0 and outcome.err == ""
@@ -27,9 +20,7 @@ def test_rows_of_features_are_suggested(classnorm: Command, trained: Path, world
     assert lines[0].startswith("label these pictures")
 
 
-def test_where_the_model_is_sure_there_is_little_to_gain(
-    classnorm: Command, trained: Path, world: Any, tmp_path: Path
-) -> None:
+def test_where_the_model_is_sure_there_is_little_to_gain(classnorm, trained, world, tmp_path):
     scorer = Scorer.load(trained)
     scorer.calibrated(scorer.calibration, 1e-3).save(tmp_path / "sure")
     np.save(tmp_path / "pool.npy", world.features)
@@ -37,9 +28,7 @@ def test_where_the_model_is_sure_there_is_little_to_gain(
     assert outcome.out.startswith("there is little to gain: the model is sure of these pictures")
 
 
-def test_images_are_suggested_by_their_path(
-    classnorm: Command, shapes: Path, tmp_path: Path, bag_of_words: Any
-) -> None:
+def test_images_are_suggested_by_their_path(classnorm, shapes, tmp_path, bag_of_words):
     flags = ["--encoder", "convnet", "--size", 32, "--device", "cpu", "--quiet"]
     classnorm("extract", shapes, "--descriptions", shapes, "--out", tmp_path / "x.npz", *flags)
     flags = ["--method", "kernel", "--calibration", "none", "--quiet"]
@@ -55,9 +44,7 @@ def test_images_are_suggested_by_their_path(
     ("flags", "message"),
     [(["--count", 0], "--count is 0"), (["--unlabelled", "nowhere"], "nowhere: no such file")],
 )
-def test_an_impossible_request_is_one_line(
-    classnorm: Command, trained: Path, tmp_path: Path, world: Any, flags: list[Any], message: str
-) -> None:
+def test_an_impossible_request_is_one_line(classnorm, trained, tmp_path, world, flags, message):
     np.save(tmp_path / "x.npy", world.features)
     outcome = classnorm("suggest", trained, "--unlabelled", tmp_path / "x.npy", *flags)
     assert outcome.code == 2 and message in outcome.err and outcome.err.count("\n") == 1

@@ -17,7 +17,6 @@ from classnorm.data import load
 from classnorm.encoders import frozen_encoder, load_encoder
 from classnorm.preparation import encode_images, extraction
 
-Command = Callable[..., Any]
 Train = Callable[..., Any]
 
 SMALL = ("--encoder", "convnet", "--size", 32, "--device", "cpu")
@@ -25,18 +24,18 @@ KERNEL = ("--method", "kernel", "--calibration", "none")
 
 
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
+def out(tmp_path) -> Path:
     return tmp_path / "out"
 
 
 @pytest.fixture
-def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_report(monkeypatch) -> None:
     """Its plots take most of the time."""
     monkeypatch.setattr("classnorm.cli.train.write_report", lambda *_: [])
 
 
 @pytest.fixture
-def train(classnorm: Command, shapes: Path, out: Path, bag_of_words: Any, no_report: None) -> Train:
+def train(classnorm, shapes, out, bag_of_words, no_report) -> Train:
     def run(*flags: object) -> Any:
         return classnorm("train", "--images", shapes, *SMALL, *KERNEL, "--out", out, *flags)
 
@@ -44,7 +43,7 @@ def train(classnorm: Command, shapes: Path, out: Path, bag_of_words: Any, no_rep
 
 
 @pytest.fixture
-def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def encoded(monkeypatch) -> list[int]:
     """How many images each batch had that was encoded."""
     counts: list[int] = []
     encode = extraction._encode
@@ -57,9 +56,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-def test_images_and_descriptions_become_a_model_a_report_and_a_next_step(
-    classnorm: Command, shapes: Path, said: Path, out: Path, bag_of_words: Any
-) -> None:
+def test_images_and_descriptions_become_a_model_a_report_and_a_next_step(classnorm, shapes, said, out, bag_of_words):
     flags = ["--descriptions", said, "--hold-out", 0.2, "--out", out]
     outcome = classnorm("train", "--images", shapes, *SMALL, *KERNEL, *flags)
     assert outcome.code == 0, outcome.err
@@ -78,7 +75,7 @@ def test_images_and_descriptions_become_a_model_a_report_and_a_next_step(
     assert np.mean(right) > 0.3  # chance: 0.08
 
 
-def test_without_descriptions_the_names_of_the_folders_are_the_text(train: Train, bag_of_words: Any, out: Path) -> None:
+def test_without_descriptions_the_names_of_the_folders_are_the_text(train, bag_of_words, out):
     document = json.loads(train("--template", "a {} on paper", "--json", "--quiet").out)
     assert bag_of_words.calls[0][0] == "a blue bar on paper"
     sizes = document["dataset"]["sizes"]
@@ -86,7 +83,7 @@ def test_without_descriptions_the_names_of_the_folders_are_the_text(train: Train
     assert document["skipped"] == {} and document["report"] == str(out / "report" / "index.html")
 
 
-def test_classes_without_images_are_unseen_and_by_default_no_others(train: Train, said: Path, out: Path) -> None:
+def test_classes_without_images_are_unseen_and_by_default_no_others(train, said, out):
     outcome = train("--descriptions", said)
     data = load(out / "features.npz")
     assert (int(data.seen.sum()), len(data.split.test_unseen)) == (10, 0)
@@ -94,9 +91,7 @@ def test_classes_without_images_are_unseen_and_by_default_no_others(train: Train
     assert "no test rows of unseen classes" in outcome.err
 
 
-def test_a_second_run_encodes_nothing_and_says_so(
-    train: Train, said: Path, out: Path, encoded: list[int], bag_of_words: Any
-) -> None:
+def test_a_second_run_encodes_nothing_and_says_so(train, said, out, encoded, bag_of_words):
     first = train("--descriptions", said)
     assert sum(encoded) == 100 and len(bag_of_words.calls) == 1
     made = {name: (out / name).read_bytes() for name in ("features.npz", "descriptors.npz")}
@@ -109,9 +104,7 @@ def test_a_second_run_encodes_nothing_and_says_so(
     assert tables[0] == tables[1]
 
 
-def test_what_has_changed_is_made_again_and_nothing_else(
-    train: Train, shapes: Path, said: Path, out: Path, encoded: list[int], bag_of_words: Any
-) -> None:
+def test_what_has_changed_is_made_again_and_nothing_else(train, shapes, said, out, encoded, bag_of_words):
     train("--descriptions", said)
     train("--descriptions", said, "--template", "a {}", "--hold-out", 0.3, "--split-seed", 4)
     assert sum(encoded) == 100 and len(bag_of_words.calls) == 2
@@ -123,9 +116,7 @@ def test_what_has_changed_is_made_again_and_nothing_else(
     assert sum(encoded) == 299 and load(out / "features.npz").n_rows == 99
 
 
-def test_a_run_in_a_folder_beside_reuses_the_features(
-    classnorm: Command, train: Train, shapes: Path, said: Path, out: Path, encoded: list[int], tmp_path: Path
-) -> None:
+def test_a_run_in_a_folder_beside_reuses_the_features(classnorm, train, shapes, said, out, encoded, tmp_path):
     train("--descriptions", said)
     flags = ["--descriptions", said, "--hold-out", 0.3, "--out", tmp_path / "second"]
     outcome = classnorm("train", "--images", shapes, *SMALL, *KERNEL, *flags)
@@ -138,9 +129,7 @@ def test_a_run_in_a_folder_beside_reuses_the_features(
     assert sum(encoded) == 200
 
 
-def test_a_csv_file_of_the_same_images_reuses_their_features(
-    classnorm: Command, train: Train, shapes: Path, said: Path, encoded: list[int], tmp_path: Path
-) -> None:
+def test_a_csv_file_of_the_same_images_reuses_their_features(classnorm, train, shapes, said, encoded, tmp_path):
     train("--descriptions", said)
     files = sorted(shapes.rglob("*.png"), key=lambda file: file.as_posix())
     lines = [f"{file.relative_to(tmp_path)},{file.parent.name}" for file in files]
@@ -151,7 +140,7 @@ def test_a_csv_file_of_the_same_images_reuses_their_features(
     assert sum(encoded) == 100 and load(tmp_path / "second" / "features.npz").image_files[0] == lines[0].split(",")[0]
 
 
-def test_the_split_seed_draws_other_classes_and_the_same_one_the_same(train: Train, out: Path) -> None:
+def test_the_split_seed_draws_other_classes_and_the_same_one_the_same(train, out):
     checksums = []
     for seed in (0, 1, 0):
         train("--split-seed", seed, "--quiet")
@@ -159,7 +148,7 @@ def test_the_split_seed_draws_other_classes_and_the_same_one_the_same(train: Tra
     assert checksums[0] == checksums[2] != checksums[1]
 
 
-def test_images_that_cannot_be_read_are_named_by_both_runs(train: Train, shapes: Path, said: Path) -> None:
+def test_images_that_cannot_be_read_are_named_by_both_runs(train, shapes, said):
     for name in ("red_bar/3.png", "blue_bar/0.png"):
         (shapes / name).write_bytes(b"broken")
     for _ in range(2):
@@ -171,9 +160,7 @@ def test_images_that_cannot_be_read_are_named_by_both_runs(train: Train, shapes:
     assert refused.code == 2 and "blue_bar/0.png: not an image" in refused.err
 
 
-def test_a_class_with_one_image_that_can_be_read_is_trained_on_it(
-    train: Train, shapes: Path, said: Path, out: Path
-) -> None:
+def test_a_class_with_one_image_that_can_be_read_is_trained_on_it(train, shapes, said, out):
     """Whatever the split of all files would have been."""
     for i in range(1, 10):
         (shapes / "red_bar" / f"{i}.png").write_bytes(b"broken")
@@ -182,9 +169,7 @@ def test_a_class_with_one_image_that_can_be_read_is_trained_on_it(
     assert data.seen[data.class_names.index("Red bar")]
 
 
-def test_a_descriptors_file_passes_through(
-    classnorm: Command, train: Train, said: Path, out: Path, tmp_path: Path, bag_of_words: Any
-) -> None:
+def test_a_descriptors_file_passes_through(classnorm, train, said, out, tmp_path, bag_of_words):
     classnorm("describe", said, "--out", tmp_path / "d.npz", "--quiet")
     assert train("--descriptions", tmp_path / "d.npz").code == 0
     assert len(bag_of_words.calls) == 1
@@ -195,9 +180,7 @@ def test_a_descriptors_file_passes_through(
     assert json.loads(data.provenance["encoder"])["name"] == "convnet"
 
 
-def test_cub_describes_itself_by_its_attributes(
-    classnorm: Command, shapes: Path, out: Path, tmp_path: Path, bag_of_words: Any, no_report: None
-) -> None:
+def test_cub_describes_itself_by_its_attributes(classnorm, shapes, out, tmp_path, bag_of_words, no_report):
     root = tmp_path / "CUB"
     root.mkdir()
     shapes.rename(root / "images")
@@ -214,9 +197,7 @@ def test_cub_describes_itself_by_its_attributes(
     assert load(out / "features.npz").descriptors.max() == 81
 
 
-def test_like_takes_descriptors_and_split_and_text_may_replace_the_former(
-    classnorm: Command, train: Train, said: Path, out: Path, tmp_path: Path
-) -> None:
+def test_like_takes_descriptors_and_split_and_text_may_replace_the_former(classnorm, train, said, out, tmp_path):
     assert train("--descriptions", said, "--hold-out", 0.2, "--split-seed", 5, "--quiet").code == 0
     model = load(out / "features.npz")
     like = tmp_path / "like.npz"
@@ -232,13 +213,8 @@ def test_like_takes_descriptors_and_split_and_text_may_replace_the_former(
 
 
 def test_seeds_settings_and_the_default_folder_work_as_ever(
-    classnorm: Command,
-    shapes: Path,
-    bag_of_words: Any,
-    no_report: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    classnorm, shapes, bag_of_words, no_report, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     flags = ["--hidden", 8, "--epochs", 1, "--calibration", "none", "--seeds", 2, "--json", "--quiet"]
     document = json.loads(classnorm("train", "--images", shapes, *SMALL, *flags).out)
@@ -247,9 +223,7 @@ def test_seeds_settings_and_the_default_folder_work_as_ever(
     assert (tmp_path / "runs" / "shapes" / "features.npz").is_file()  # other methods find it there
 
 
-def test_a_real_encoder_and_a_dozen_images(
-    classnorm: Command, shapes: Path, out: Path, bag_of_words: Any, no_report: None
-) -> None:
+def test_a_real_encoder_and_a_dozen_images(classnorm, shapes, out, bag_of_words, no_report):
     pytest.importorskip("efficientnet_lite_pytorch")
     for folder in list(shapes.iterdir()):
         for i, file in enumerate(sorted(folder.iterdir())):
@@ -268,9 +242,7 @@ def test_a_real_encoder_and_a_dozen_images(
     assert json.loads(answer.out)[0]["image"] == str(shapes / "red_bar" / "0.png")
 
 
-def test_custom_weights_are_needed_again_for_predictions(
-    classnorm: Command, train: Train, shapes: Path, out: Path, tmp_path: Path
-) -> None:
+def test_custom_weights_are_needed_again_for_predictions(classnorm, train, shapes, out, tmp_path):
     torch.manual_seed(5)
     torch.save(load_encoder("convnet").module.state_dict(), tmp_path / "mine.pth")
     outcome = train("--weights", tmp_path / "mine.pth")
@@ -281,9 +253,7 @@ def test_custom_weights_are_needed_again_for_predictions(
     assert classnorm(*step.split(), "--quiet").code == 0
 
 
-def test_several_images_and_folders_are_classified_at_once(
-    classnorm: Command, train: Train, shapes: Path, out: Path, tmp_path: Path
-) -> None:
+def test_several_images_and_folders_are_classified_at_once(classnorm, train, shapes, out, tmp_path):
     assert train().code == 0
     paths = [shapes / "red_bar" / "0.png", shapes / "green_bar" / "1.png", shapes / "blue_bar", shapes / "red_circle"]
     answers = json.loads(classnorm("predict", out / "seed-0", *paths, "--json", "--quiet").out)
@@ -316,9 +286,7 @@ BAD: dict[str, tuple[list[object], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_mistake_is_one_line_and_leaves_nothing_behind(
-    classnorm: Command, shapes: Path, said: Path, bag_of_words: Any, tmp_path: Path, name: str
-) -> None:
+def test_a_mistake_is_one_line_and_leaves_nothing_behind(classnorm, shapes, said, bag_of_words, tmp_path, name):
     (tmp_path / "hollow").mkdir()
     (tmp_path / "empty.txt").write_text("")
     names = [folder.name.replace("_", " ").replace("green circle", "gren circle") for folder in shapes.iterdir()]
@@ -340,7 +308,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(
     assert not (tmp_path / "out" / "features.npz").exists() and not (tmp_path / "out" / "seed-0").exists()
 
 
-def test_unseen_classes_are_chosen_by_name(train: Train, out: Path) -> None:
+def test_unseen_classes_are_chosen_by_name(train, out):
     assert train("--unseen", "Blue bar", "green_circle").code == 0
     data = load(out / "features.npz")
     unseen = {name for name, seen in zip(data.class_names, data.seen, strict=True) if not seen}
@@ -355,14 +323,12 @@ def test_unseen_classes_are_chosen_by_name(train: Train, out: Path) -> None:
         (["--unseen", "blue_bar", "--hold-out", 0.2], "both --unseen and --hold-out"),
     ],
 )
-def test_a_wrong_choice_of_unseen_classes_is_one_line(train: Train, flags: list[Any], message: str) -> None:
+def test_a_wrong_choice_of_unseen_classes_is_one_line(train, flags, message):
     outcome = train(*flags, "--quiet")
     assert outcome.code == 2 and message in outcome.err and len(outcome.err.strip().splitlines()) == 1
 
 
-def test_a_csv_file_may_state_the_split(
-    classnorm: Command, shapes: Path, tmp_path: Path, out: Path, bag_of_words: Any, no_report: None
-) -> None:
+def test_a_csv_file_may_state_the_split(classnorm, shapes, tmp_path, out, bag_of_words, no_report):
     files = [file.relative_to(shapes) for file in sorted(shapes.rglob("*.png"))]
     unseen = {"blue_bar", "red_bar"}
     lines = ["path;label;split"]
@@ -380,7 +346,7 @@ def test_a_csv_file_may_state_the_split(
     assert wrong.code == 2 and "is 'dev'; it must be train or test" in wrong.err
 
 
-def test_a_labelled_folder_is_scored_entirely(classnorm: Command, train: Train, shapes: Path, out: Path) -> None:
+def test_a_labelled_folder_is_scored_entirely(classnorm, train, shapes, out):
     assert train("--unseen", "blue_bar", "--quiet").code == 0
     (shapes / "red_bar" / "broken.png").write_bytes(b"no image")
     try:
@@ -401,17 +367,15 @@ def test_a_labelled_folder_is_scored_entirely(classnorm: Command, train: Train, 
 
 
 def test_a_folder_with_a_class_that_the_model_does_not_know_is_refused(
-    classnorm: Command, train: Train, shapes: Path, out: Path, tmp_path: Path, write_image: Any
-) -> None:
+    classnorm, train, shapes, out, tmp_path, write_image
+):
     assert train("--unseen", "blue_bar", "--quiet").code == 0
     write_image(tmp_path / "photos" / "red_baar" / "one.png")
     outcome = classnorm("evaluate", out / "seed-0", tmp_path / "photos")
     assert outcome.code == 2 and "class 'red_baar'" in outcome.err and "did you mean 'red_bar'?" in outcome.err
 
 
-def test_several_encoders_and_mirror_images_are_recorded_and_used_again_by_predict(
-    classnorm: Command, train: Train, shapes: Path, out: Path
-) -> None:
+def test_several_encoders_and_mirror_images_are_recorded_and_used_again_by_predict(classnorm, train, shapes, out):
     assert train("--encoder", "convnet+convnet-gray", "--flip").code == 0
     record = json.loads((out / "seed-0" / "encoder.json").read_text())
     assert [part["flip"] for part in record["parts"]] == [True, True]

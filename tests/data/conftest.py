@@ -13,7 +13,7 @@ from classnorm.data import ZeroShotDataset
 
 
 @pytest.fixture
-def cub(tmp_path: Path, write_image: Callable[..., Path]) -> Path:
+def cub(tmp_path, write_image) -> Path:
     """CUB's layout with two classes whose ids are not in the order of their names, and images in no order at all."""
     root = tmp_path / "CUB_tiny"
     files = {3: "002.Wren/b.png", 1: "001.Owl/z.png", 2: "001.Owl/a.png", 4: "002.Wren/a.png"}

@@ -1,16 +1,12 @@
 """CUB-200-2011, read from the files that it is published in."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from classnorm.data.images import find_images
 from classnorm.errors import DataError
 
 
-def test_cub_is_joined_by_ids(cub: Path) -> None:
+def test_cub_is_joined_by_ids(cub):
     table = find_images(cub)
     files = ["002.Wren/b.png", "001.Owl/z.png", "001.Owl/a.png", "002.Wren/a.png"]
     assert list(table.files) == files
@@ -21,7 +17,7 @@ def test_cub_is_joined_by_ids(cub: Path) -> None:
     assert by_name == {"002.Wren": [0.0, 5.0, 50.5], "001.Owl": [100.0, 7.0, 1.0]}
 
 
-def test_cub_without_split_and_attributes_is_understood(cub: Path) -> None:
+def test_cub_without_split_and_attributes_is_understood(cub):
     (cub / "train_test_split.txt").unlink()
     (cub / "attributes" / "class_attribute_labels_continuous.txt").unlink()
     table = find_images(cub)
@@ -39,7 +35,7 @@ def test_cub_without_split_and_attributes_is_understood(cub: Path) -> None:
         (("attributes/class_attribute_labels_continuous.txt", "1 x\n2 3\n"), "not a table of numbers"),
     ],
 )
-def test_an_error_in_CUB_names_the_file(cub: Path, spoil: tuple[str, str | None], message: str) -> None:
+def test_an_error_in_CUB_names_the_file(cub, spoil, message):
     name, text = spoil
     (cub / name).unlink() if text is None else (cub / name).write_text(text)
     with pytest.raises(DataError, match=message):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +48,7 @@ def write(path: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize("make", [csv_of_columns, csv_of_rows, json_of_lists, json_of_both, parquet])
-def test_sentences_come_in_columns_rows_and_lists(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+def test_sentences_come_in_columns_rows_and_lists(tmp_path, make):
     said = read_descriptions(make(tmp_path))
     assert dict(zip(said.names, said.sentences, strict=True)) == SAID
     assert said.table is None
@@ -86,15 +84,13 @@ def bundle(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [text_list, csv_list, json_list, folders, cub_layout, bundle])
-def test_names_alone_are_made_readable(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+def test_names_alone_are_made_readable(tmp_path, make):
     said = read_descriptions(make(tmp_path))
     assert said.names == ("001.Owl", "grey-seal")
     assert said.sentences == (("Owl",), ("grey seal",))
 
 
-def test_a_gbu_folder_has_names_and_attributes(
-    tmp_path: Path, arrays: dict[str, Any], write_gbu: Callable[..., Path]
-) -> None:
+def test_a_gbu_folder_has_names_and_attributes(tmp_path, arrays, write_gbu):
     folder = write_gbu(tmp_path / "gbu", arrays)
     assert read_descriptions(folder).sentences == tuple((name,) for name in arrays["class_names"])
     table = read_descriptions(folder, numbers=True).table
@@ -102,14 +98,14 @@ def test_a_gbu_folder_has_names_and_attributes(
     np.testing.assert_allclose(np.linalg.norm(table, axis=1), 1, rtol=1e-5)
 
 
-def test_a_table_of_numbers_passes_through_with_its_columns(tmp_path: Path) -> None:
+def test_a_table_of_numbers_passes_through_with_its_columns(tmp_path):
     said = read_descriptions(write(tmp_path / "x.csv", "class,size,legs\nokapi,2.5,4\nowl,0.3,2\n"))
     assert (said.names, said.columns, said.sentences) == (("okapi", "owl"), ("size", "legs"), ())
     np.testing.assert_array_equal(said.table, np.array([[2.5, 4], [0.3, 2]], dtype=np.float32))
     assert said.notices == []
 
 
-def test_what_is_of_no_use_is_noted(tmp_path: Path) -> None:
+def test_what_is_of_no_use_is_noted(tmp_path):
     said = read_descriptions(write(tmp_path / "x.csv", "class,size,legs\nokapi,2,4\nOkapi,2,4\nox,3,4\n"))
     spelling, same, constant = said.notices
     assert "'okapi', 'Okapi' differ only in spelling" in spelling
@@ -122,11 +118,11 @@ def test_what_is_of_no_use_is_noted(tmp_path: Path) -> None:
     [("001.Black_footed_Albatross", "Black footed Albatross"), ("grizzly+bear", "grizzly bear"), ("747", "747"),
      ("707-320", "707 320"), ("B-52", "B 52"), ("_", "_")],
 )  # fmt: skip
-def test_readable_names(name: str, readable: str) -> None:
+def test_readable_names(name, readable):
     assert readable_name(name) == readable
 
 
-def test_names_that_differ_in_spelling_only_are_the_same_class() -> None:
+def test_names_that_differ_in_spelling_only_are_the_same_class():
     assert match_names(["002.Grey_Seal", "owl"], "a", ["Owl", "grey-seal", "owl"], "b") == [1, 2]
 
 
@@ -139,7 +135,7 @@ def test_names_that_differ_in_spelling_only_are_the_same_class() -> None:
         (["1.owl", "2.owl"], ["owl"], "a: '1.owl', '2.owl' all match the class 'owl' of b"),
     ],
 )  # fmt: skip
-def test_names_that_cannot_be_matched_are_named(wanted: list[str], known: list[str], message: str) -> None:
+def test_names_that_cannot_be_matched_are_named(wanted, known, message):
     with pytest.raises(DataError, match=message):
         match_names(wanted, "a", known, "b")
 
@@ -179,7 +175,7 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_invalid_descriptions_raise_a_one_line_error(tmp_path: Path, name: str) -> None:
+def test_invalid_descriptions_raise_a_one_line_error(tmp_path, name):
     file, content, message = BAD[name]
     if file:
         (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -188,13 +184,13 @@ def test_invalid_descriptions_raise_a_one_line_error(tmp_path: Path, name: str) 
     assert message in str(caught.value) and str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_sentences_and_numbers_in_one_table_are_rejected(tmp_path: Path) -> None:
+def test_sentences_and_numbers_in_one_table_are_rejected(tmp_path):
     pq.write_table(pa.table({"name": ["owl"], "size": [1.0], "text": ["a bird"]}), tmp_path / "x.parquet")
     with pytest.raises(DataError, match="column 'size' contains numbers and 'text' text"):
         read_descriptions(tmp_path / "x.parquet")
 
 
-def test_attributes_must_be_numbers(tmp_path: Path) -> None:
+def test_attributes_must_be_numbers(tmp_path):
     with pytest.raises(DataError, match="holds no numbers"):
         read_descriptions(write(tmp_path / "x.txt", "owl\n"), numbers=True)
 

@@ -107,7 +107,7 @@ def serve(
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+def server(monkeypatch, tmp_path) -> Iterator[Server]:
     monkeypatch.setattr(fetching, "_PAUSE", 0.01)
     monkeypatch.setattr(fetching, "_STALL", 0.3)
     monkeypatch.setenv("CLASSNORM_CACHE", str(tmp_path / "cache"))
@@ -128,7 +128,7 @@ def leftovers(folder: Path) -> set[str]:
     return {path.name for path in folder.rglob("*") if path.is_file()} if folder.exists() else set()
 
 
-def test_a_dataset_is_downloaded_unpacked_and_not_downloaded_again(server: Server, tmp_path: Path) -> None:
+def test_a_dataset_is_downloaded_unpacked_and_not_downloaded_again(server, tmp_path):
     target, fetched = fetch("zoo", tmp_path / "out")
     assert target == tmp_path / "out" / "zoo"
     assert (target / "zoo/deep/noise.bin").read_bytes() == NOISE
@@ -139,7 +139,7 @@ def test_a_dataset_is_downloaded_unpacked_and_not_downloaded_again(server: Serve
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["zoo"]
 
 
-def test_a_broken_connection_is_continued_where_it_stopped(server: Server, tmp_path: Path) -> None:
+def test_a_broken_connection_is_continued_where_it_stopped(server, tmp_path):
     server.answer = serve(GOOD, cut={1: 100_000, 2: 50_000})
     target, _ = fetch("zoo", tmp_path)
     assert (target / "zoo/deep/noise.bin").read_bytes() == NOISE
@@ -147,7 +147,7 @@ def test_a_broken_connection_is_continued_where_it_stopped(server: Server, tmp_p
     assert {request.get("If-Range") for request in server.requests[1:]} == {'"1"'}
 
 
-def test_a_stalled_connection_is_continued(server: Server, tmp_path: Path) -> None:
+def test_a_stalled_connection_is_continued(server, tmp_path):
     wait = threading.Event()
     server.answer = serve(GOOD, cut={1: 100_000}, stall=wait)
     target, _ = fetch("zoo", tmp_path)
@@ -156,7 +156,7 @@ def test_a_stalled_connection_is_continued(server: Server, tmp_path: Path) -> No
     assert len(server.requests) == 2
 
 
-def test_an_interrupted_command_is_continued_by_the_next(server: Server, tmp_path: Path) -> None:
+def test_an_interrupted_command_is_continued_by_the_next(server, tmp_path):
     server.answer = serve(GOOD, cut={1: 100_000, 2: 0, 3: 0, 4: 0})
     with pytest.raises(DataError, match=r"the connection broke; 0\.1 MB are kept, run the same command again"):
         fetch("zoo", tmp_path)
@@ -166,7 +166,7 @@ def test_an_interrupted_command_is_continued_by_the_next(server: Server, tmp_pat
     assert (target / "zoo/deep/noise.bin").read_bytes() == NOISE
 
 
-def test_a_download_that_was_whole_when_it_was_killed_is_not_repeated(server: Server, tmp_path: Path) -> None:
+def test_a_download_that_was_whole_when_it_was_killed_is_not_repeated(server, tmp_path):
     work = tmp_path / ".zoo.fetch"
     work.mkdir()
     (work / "part").write_bytes(GOOD)
@@ -177,9 +177,7 @@ def test_a_download_that_was_whole_when_it_was_killed_is_not_repeated(server: Se
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_file_that_changed_meanwhile_is_downloaded_from_its_start(
-    server: Server, tmp_path: Path, ranges: bool
-) -> None:
+def test_a_file_that_changed_meanwhile_is_downloaded_from_its_start(server, tmp_path, ranges):
     server.answer = serve(b"x" * 200_000, cut={1: 100_000, 2: 0, 3: 0, 4: 0}, etag='"0"')
     with pytest.raises(DataError):
         fetch("zoo", tmp_path)
@@ -188,7 +186,7 @@ def test_a_file_that_changed_meanwhile_is_downloaded_from_its_start(
     assert (target / "zoo/deep/noise.bin").read_bytes() == NOISE
 
 
-def test_a_server_without_ranges_or_versions_starts_again(server: Server, tmp_path: Path) -> None:
+def test_a_server_without_ranges_or_versions_starts_again(server, tmp_path):
     server.answer = serve(GOOD, ranges=False, etag="", cut={1: 100_000})
     target, _ = fetch("zoo", tmp_path)
     assert (target / "zoo/deep/noise.bin").read_bytes() == NOISE
@@ -196,8 +194,8 @@ def test_a_server_without_ranges_or_versions_starts_again(server: Server, tmp_pa
 
 
 def test_with_a_known_checksum_a_beginning_of_another_address_is_continued_and_replaced_if_it_does_not_fit(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    server, tmp_path, monkeypatch
+):
     set_source(monkeypatch, checksum=f"md5:{hashlib.md5(GOOD).hexdigest()}")
     work = tmp_path / ".zoo.fetch"
     work.mkdir()
@@ -208,9 +206,7 @@ def test_with_a_known_checksum_a_beginning_of_another_address_is_continued_and_r
     assert [request.get("Range") for request in server.requests] == ["bytes=1000-", None]
 
 
-def test_another_file_than_the_published_one_is_refused(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_file_than_the_published_one_is_refused(server, tmp_path, monkeypatch):
     set_source(monkeypatch, checksum="md5:97eceeb196236b17998738112f37df78")
     with pytest.raises(DataError, match="another file than the published one"):
         fetch("zoo", tmp_path / "out")
@@ -218,7 +214,7 @@ def test_another_file_than_the_published_one_is_refused(
     assert leftovers(tmp_path / "out") <= {"part.json"}
 
 
-def test_without_a_published_checksum_the_first_download_counts(server: Server, tmp_path: Path) -> None:
+def test_without_a_published_checksum_the_first_download_counts(server, tmp_path):
     fetch("zoo", tmp_path / "first")
     other = zipped(**{"zoo/a.txt": b"replaced"})
     server.answer = serve(other)
@@ -229,7 +225,7 @@ def test_without_a_published_checksum_the_first_download_counts(server: Server, 
     assert (target / "zoo/a.txt").read_bytes() == b"replaced"
 
 
-def test_mirrors_are_tried_first_and_the_publisher_last(server: Server, tmp_path: Path) -> None:
+def test_mirrors_are_tried_first_and_the_publisher_last(server, tmp_path):
     missing = server.url.replace("zoo.zip", "gone.zip")
     good = serve(GOOD)
     server.answer = lambda handler, number: (
@@ -240,7 +236,7 @@ def test_mirrors_are_tried_first_and_the_publisher_last(server: Server, tmp_path
     assert fetched.url == server.url
 
 
-def test_redirects_are_followed_but_not_without_end_and_to_no_file(server: Server, tmp_path: Path) -> None:
+def test_redirects_are_followed_but_not_without_end_and_to_no_file(server, tmp_path):
     good = serve(GOOD)
 
     def redirect(target: str) -> Callable[[Handler, int], None]:
@@ -279,9 +275,7 @@ def test_redirects_are_followed_but_not_without_end_and_to_no_file(server: Serve
         (serve(zipped(**{"zoo/a.txt": bytes(1 << 22)})), "unpacks to more than 2 MB"),
     ],
 )
-def test_content_that_is_not_what_it_should_be_is_refused_and_nothing_of_it_stays(
-    server: Server, tmp_path: Path, answer: Callable[[Handler, int], None], words: str
-) -> None:
+def test_content_that_is_not_what_it_should_be_is_refused_and_nothing_of_it_stays(server, tmp_path, answer, words):
     server.answer = answer
     with pytest.raises(DataError, match=words) as error:
         fetch("zoo", tmp_path / "out")
@@ -292,7 +286,7 @@ def test_content_that_is_not_what_it_should_be_is_refused_and_nothing_of_it_stay
     assert (fetch("zoo", tmp_path / "out")[0] / "zoo/a.txt").is_file()
 
 
-def test_a_stream_without_end_is_stopped(server: Server, tmp_path: Path) -> None:
+def test_a_stream_without_end_is_stopped(server, tmp_path):
     def endless(handler: Handler, number: int) -> None:
         handler.send_response(200)
         handler.end_headers()
@@ -304,18 +298,18 @@ def test_a_stream_without_end_is_stopped(server: Server, tmp_path: Path) -> None
         fetch("zoo", tmp_path)
 
 
-def test_a_lie_about_the_encoding_changes_no_byte(server: Server, tmp_path: Path) -> None:
+def test_a_lie_about_the_encoding_changes_no_byte(server, tmp_path):
     server.answer = serve(GOOD, Content_Encoding="gzip")
     assert fetch("zoo", tmp_path)[1].sha256 == hashlib.sha256(GOOD).hexdigest()
 
 
-def test_a_server_that_is_overloaded_is_asked_again(server: Server, tmp_path: Path) -> None:
+def test_a_server_that_is_overloaded_is_asked_again(server, tmp_path):
     good = serve(GOOD)
     server.answer = lambda handler, number: handler.send_error(503) if number < 3 else good(handler, number)
     assert fetch("zoo", tmp_path)[0].is_dir()
 
 
-def test_without_a_network_there_is_one_line(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_network_there_is_one_line(server, tmp_path, monkeypatch):
     set_source(monkeypatch, urls=("http://127.0.0.1:1/zoo.zip",))
     with pytest.raises(DataError, match=r"cannot be reached \(no network\?\); set `mirror`") as error:
         fetch("zoo", tmp_path / "out")
@@ -324,21 +318,19 @@ def test_without_a_network_there_is_one_line(server: Server, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x/y", "zoo.zip", "http://[", "http://"])
-def test_an_address_that_is_none_is_refused(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
-) -> None:
+def test_an_address_that_is_none_is_refused(server, tmp_path, monkeypatch, url):
     set_source(monkeypatch, urls=())
     with pytest.raises(DataError):
         fetch("zoo", tmp_path, [url])
 
 
-def test_a_folder_of_someone_else_is_not_touched(server: Server, tmp_path: Path) -> None:
+def test_a_folder_of_someone_else_is_not_touched(server, tmp_path):
     (tmp_path / "zoo").mkdir()
     with pytest.raises(DataError, match="was not written by `data fetch`"):
         fetch("zoo", tmp_path)
 
 
-def test_a_target_that_cannot_be_written_is_named(server: Server, tmp_path: Path) -> None:
+def test_a_target_that_cannot_be_written_is_named(server, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot write"):
         fetch("zoo", tmp_path / "file")
@@ -377,7 +369,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("archive", HOSTILE.values(), ids=HOSTILE)
-def test_an_archive_writes_nowhere_else_and_makes_no_links(server: Server, tmp_path: Path, archive: bytes) -> None:
+def test_an_archive_writes_nowhere_else_and_makes_no_links(server, tmp_path, archive):
     server.answer = serve(archive)
     before = {path.name for path in tmp_path.iterdir()}
     with pytest.raises(DataError):
@@ -387,7 +379,7 @@ def test_an_archive_writes_nowhere_else_and_makes_no_links(server: Server, tmp_p
     assert {path.name for path in tmp_path.iterdir()} - before <= {"out"}
 
 
-def test_a_header_of_a_tar_file_that_fills_the_memory_is_refused(server: Server, tmp_path: Path) -> None:
+def test_a_header_of_a_tar_file_that_fills_the_memory_is_refused(server, tmp_path):
     info = tarfile.TarInfo("zoo/a.txt")
     info.type = tarfile.XHDTYPE
     server.answer = serve(tarred((info, bytes(100 << 20))))  # 100 MB of zeros are 100 kB
@@ -395,14 +387,14 @@ def test_a_header_of_a_tar_file_that_fills_the_memory_is_refused(server: Server,
         fetch("zoo", tmp_path)
 
 
-def test_a_damaged_record_of_a_fetched_folder_is_named(server: Server, tmp_path: Path) -> None:
+def test_a_damaged_record_of_a_fetched_folder_is_named(server, tmp_path):
     target, _ = fetch("zoo", tmp_path)
     (target / "fetched.json").write_text('{"name": 3}')
     with pytest.raises(ClassNormError, match=r"fetched\.json: name is 3"):
         fetch("zoo", tmp_path)
 
 
-def test_the_real_sources_are_what_the_loaders_expect() -> None:
+def test_the_real_sources_are_what_the_loaders_expect():
     assert {*SOURCES} >= {"gbu", "cub"}
     assert SOURCES["cub"].checksum == "md5:97eceeb196236b17998738112f37df78"
     assert all(url.startswith("https://") for source in SOURCES.values() for url in source.urls)

@@ -18,7 +18,7 @@ from classnorm.errors import ConfigError, OutputError
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def cache(tmp_path_factory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLASSNORM_CACHE", str(folder))
@@ -26,7 +26,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def data(cache: Path) -> ZeroShotDataset:
+def data(cache) -> ZeroShotDataset:
     return glyphs.load("light")
 
 
@@ -46,27 +46,27 @@ def fonts(data: ZeroShotDataset, rows: np.ndarray) -> set[str]:
     return {data.image_files[row].split("/")[0] for row in rows}
 
 
-def test_there_are_300_classes_and_a_fifth_is_unseen(data: ZeroShotDataset) -> None:
+def test_there_are_300_classes_and_a_fifth_is_unseen(data):
     assert data.n_classes >= 300
     assert 0.18 < (~data.seen).mean() < 0.22
     assert not data.notices
 
 
-def test_every_part_of_an_unseen_class_occurs_in_seen_classes(data: ZeroShotDataset) -> None:
+def test_every_part_of_an_unseen_class_occurs_in_seen_classes(data):
     seen_parts = set().union(*(parts(data.class_names[c]) for c in np.flatnonzero(data.seen)))
     for c in np.flatnonzero(~data.seen):
         assert parts(data.class_names[c]) <= seen_parts
 
 
-def test_descriptors_tell_all_classes_apart(data: ZeroShotDataset) -> None:
+def test_descriptors_tell_all_classes_apart(data):
     assert len(np.unique(data.descriptors, axis=0)) == data.n_classes
 
 
-def test_no_attribute_belongs_to_unseen_classes_only(data: ZeroShotDataset) -> None:
+def test_no_attribute_belongs_to_unseen_classes_only(data):
     assert data.descriptors[data.seen].any(axis=0).all()
 
 
-def test_training_and_test_fonts_are_disjoint(data: ZeroShotDataset) -> None:
+def test_training_and_test_fonts_are_disjoint(data):
     train, test = fonts(data, data.split.train), fonts(data, data.test_rows)
     assert len(train) >= 4 and len(test) >= 2 and not train & test
 
@@ -80,23 +80,23 @@ def test_training_and_test_fonts_are_disjoint(data: ZeroShotDataset) -> None:
          {"latin", "capital", "latin o", "stroke", "through", "acute", "above"}),
     ],
 )  # fmt: skip
-def test_attributes_of_a_known_character(data: ZeroShotDataset, name: str, expected: set[str]) -> None:
+def test_attributes_of_a_known_character(data, name, expected):
     columns = glyphs.attribute_names(data.class_names)
     row = data.descriptors[data.class_names.index(name)]
     assert {column for column, value in zip(columns, row, strict=True) if value} == expected
 
 
-def test_a_class_name_gives_its_character_back() -> None:
+def test_a_class_name_gives_its_character_back():
     assert glyphs.character("latin small letter e with acute") == "é"
 
 
-def test_pictures_that_no_one_could_tell_apart_are_one_class(data: ZeroShotDataset) -> None:
+def test_pictures_that_no_one_could_tell_apart_are_one_class(data):
     characters = {glyphs.character(name) for name in data.class_names}
     assert "A" in characters
     assert not {"\N{GREEK CAPITAL LETTER ALPHA}", "\N{CYRILLIC CAPITAL LETTER A}"} & characters
 
 
-def test_images_are_mapped_and_belong_to_their_rows(data: ZeroShotDataset) -> None:
+def test_images_are_mapped_and_belong_to_their_rows(data):
     assert isinstance(data.images, np.memmap) and data.images.dtype == np.uint8
     assert data.images.shape == (data.n_rows, glyph_images.SIDE, glyph_images.SIDE)
     rows = np.arange(0, data.n_rows, 97)
@@ -109,7 +109,7 @@ def test_images_are_mapped_and_belong_to_their_rows(data: ZeroShotDataset) -> No
         assert chr(int(code_point, 16)) == glyphs.character(data.class_names[data.labels[row]])
 
 
-def test_labels_belong_to_the_pictures(data: ZeroShotDataset) -> None:
+def test_labels_belong_to_the_pictures(data):
     """Class means of the training fonts recognise far more test rows than the 0.3 % of chance."""
     train, test = data.split.train, data.split.test_seen
     one_hot = np.eye(data.n_classes, dtype=np.float32)[data.labels[train]]
@@ -118,22 +118,20 @@ def test_labels_belong_to_the_pictures(data: ZeroShotDataset) -> None:
     assert (np.argmax(data.features[test] @ means.T, axis=1) == data.labels[test]).mean() > 0.4
 
 
-def test_the_ink_stays_inside_the_frame(data: ZeroShotDataset) -> None:
+def test_the_ink_stays_inside_the_frame(data):
     images = np.asarray(data.images)
     assert (images.max(axis=(1, 2)) > 128).all()
     inked = images > 128
     assert (inked[:, [0, -1]].any(axis=(1, 2)) | inked[:, :, [0, -1]].any(axis=(1, 2))).mean() < 0.001
 
 
-def test_features_are_non_negative_and_finite(data: ZeroShotDataset) -> None:
+def test_features_are_non_negative_and_finite(data):
     assert data.features.dtype == np.float32
     assert np.isfinite(data.features).all() and (data.features >= 0).all() and data.features.any(axis=1).all()
 
 
 @pytest.mark.parametrize("function", ["arctan2", "hypot", "sqrt"])
-def test_features_keep_their_bits_if_a_processor_rounds_otherwise(
-    data: ZeroShotDataset, monkeypatch: pytest.MonkeyPatch, function: str
-) -> None:
+def test_features_keep_their_bits_if_a_processor_rounds_otherwise(data, monkeypatch, function):
     rounded = getattr(np, function)
     monkeypatch.setattr(np, function, lambda *arrays: np.nextafter(rounded(*arrays), np.inf))
     rows = np.arange(0, data.n_rows, 9)
@@ -143,7 +141,7 @@ def test_features_keep_their_bits_if_a_processor_rounds_otherwise(
     )
 
 
-def test_edges_vote_for_their_own_direction() -> None:
+def test_edges_vote_for_their_own_direction():
     vertical = np.zeros((1, glyph_images.SIDE, glyph_images.SIDE), dtype=np.uint8)
     vertical[0, :, : glyph_images.SIDE // 2] = 255
     inner = (slice(None), slice(1, -1), slice(1, -1))  # away from the frame, which is an edge itself
@@ -158,7 +156,7 @@ def test_edges_vote_for_their_own_direction() -> None:
     assert strength[0][0] == pytest.approx(strength[1][half])
 
 
-def test_a_second_load_comes_from_the_cache(data: ZeroShotDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_load_comes_from_the_cache(data, monkeypatch):
     monkeypatch.setattr(glyphs, "_render", never)
     again = glyphs.load("light")
     assert again.checksum == data.checksum
@@ -175,9 +173,7 @@ def truncate(file: Path) -> bytes:
 @pytest.mark.parametrize(
     "file", ["features.npy", "labels.npy", "descriptors.npy", "images.npy", "table.json", "sha256.json"]
 )
-def test_a_truncated_file_is_noticed(
-    file: str, data: ZeroShotDataset, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_truncated_file_is_noticed(file, data, cache, tmp_path, monkeypatch):
     folder = shutil.copytree(cache / f"glyphs-v{glyphs.VERSION}-light", tmp_path / f"glyphs-v{glyphs.VERSION}-light")
     monkeypatch.setenv("CLASSNORM_CACHE", str(tmp_path))
     monkeypatch.setattr(glyphs, "_render", never)
@@ -188,9 +184,7 @@ def test_a_truncated_file_is_noticed(
 
 
 @pytest.mark.slow
-def test_a_truncated_cache_is_rendered_again(
-    data: ZeroShotDataset, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_truncated_cache_is_rendered_again(data, cache, tmp_path, monkeypatch):
     shutil.copytree(cache, tmp_path, dirs_exist_ok=True)
     (features,) = tmp_path.rglob("features.npy")
     whole = truncate(features)
@@ -199,7 +193,7 @@ def test_a_truncated_cache_is_rendered_again(
     assert features.read_bytes() == whole
 
 
-def test_a_letter_is_written_from_its_attributes_unless_a_mark_is_no_character(data: ZeroShotDataset) -> None:
+def test_a_letter_is_written_from_its_attributes_unless_a_mark_is_no_character(data):
     for name in data.class_names:
         attached = {"curl", "descender", "hook", "stroke", "topbar"} & set(glyphs.attributes(name))
         expected = None if attached else glyphs.character(name)
@@ -209,7 +203,7 @@ def test_a_letter_is_written_from_its_attributes_unless_a_mark_is_no_character(d
 
 
 @pytest.mark.slow
-def test_processes_that_render_at_once_give_the_same_dataset(data: ZeroShotDataset, tmp_path: Path) -> None:
+def test_processes_that_render_at_once_give_the_same_dataset(data, tmp_path):
     code = "from classnorm.data import glyphs; print(glyphs.load('light').checksum)"
     environment = os.environ | {"CLASSNORM_CACHE": str(tmp_path)}
     command = [sys.executable, "-c", code]
@@ -218,7 +212,7 @@ def test_processes_that_render_at_once_give_the_same_dataset(data: ZeroShotDatas
     assert not list(tmp_path.rglob("*.tmp*"))
 
 
-def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("CLASSNORM_CACHE", str(tmp_path / "file"))
     monkeypatch.setattr(glyphs, "_render", lambda _: ({"features": np.zeros(1)}, {}))
@@ -227,12 +221,12 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch:
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_preset_names_the_known_ones() -> None:
+def test_an_unknown_preset_names_the_known_ones():
     with pytest.raises(ConfigError, match="full, greek, light"):
         glyphs.load("ligth")
 
 
-def test_the_held_out_greek_letters_have_no_class_in_common_with_the_others(cache: Path, data: ZeroShotDataset) -> None:
+def test_the_held_out_greek_letters_have_no_class_in_common_with_the_others(cache, data):
     greek = glyphs.load("greek")
     others = {glyphs.character(name) for name in data.class_names} | set(glyphs._choose_letters(glyphs.PRESETS["full"]))
     characters = [unicodedata.normalize("NFC", glyphs.character(name)) for name in greek.class_names]
@@ -241,7 +235,7 @@ def test_the_held_out_greek_letters_have_no_class_in_common_with_the_others(cach
     assert greek.split.checksum.startswith("b34ee228")  # frozen: no score is known that could have chosen it
 
 
-def test_every_part_of_an_unseen_greek_class_occurs_in_seen_classes(cache: Path) -> None:
+def test_every_part_of_an_unseen_greek_class_occurs_in_seen_classes(cache):
     greek = glyphs.load("greek")
     seen_parts = set().union(*(parts(greek.class_names[c]) for c in np.flatnonzero(greek.seen)))
     assert all(parts(greek.class_names[c]) <= seen_parts for c in np.flatnonzero(~greek.seen))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ def dataset(files: list[str], labels: list[int], names: list[str], train: list[i
     )  # fmt: skip
 
 
-def test_a_join_takes_order_labels_and_split_of_the_dataset_and_drops_what_either_lacks(cub: Path) -> None:
+def test_a_join_takes_order_labels_and_split_of_the_dataset_and_drops_what_either_lacks(cub):
     table = find_images(cub)
     files = ["/data/001.Owl/a.png", "x\\002.Wren\\gone.png", "/data/002.Wren/a.png", "/data/001.Owl/z.png"]
     other = dataset(files, [1, 0, 0, 1], ["002.Wren", "001.Owl"], train=[0, 3], unseen=[1, 2])
@@ -33,7 +32,7 @@ def test_a_join_takes_order_labels_and_split_of_the_dataset_and_drops_what_eithe
     assert joined.provenance == {"split": "GBU 12"}
 
 
-def test_a_join_of_strangers_is_refused(cub: Path) -> None:
+def test_a_join_of_strangers_is_refused(cub):
     stranger = dataset(["a/b.jpg", "c/d.jpg"], [0, 1], ["a", "c"], train=[0], unseen=[1])
     with pytest.raises(DataError, match=r"none of the 4 images is one of data's, such as a/b\.jpg"):
         find_images(cub).like(stranger)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from classnorm.data.image_table import ImageTable
 from classnorm.data.images import find_images, read_image_split
 from classnorm.errors import DataError
 
-Write = Callable[..., Path]
-
 
 @pytest.fixture
-def zoo(tmp_path: Path, write_image: Write) -> Path:
+def zoo(tmp_path, write_image) -> Path:
     root = tmp_path / "zoo"
     for seed, file in enumerate(("okapi/b.JPG", "okapi/deep/a.png", "ant/1.jpeg", "ant/2.webp")):
         write_image(root / file, seed=seed)
@@ -37,7 +34,7 @@ def rows(table: ImageTable) -> list[tuple[str, str]]:
     return [(file, table.class_names[label]) for file, label in zip(table.files, table.labels, strict=True)]
 
 
-def test_a_folder_per_class_gives_sorted_classes_and_files_and_keeps_empty_classes(zoo: Path) -> None:
+def test_a_folder_per_class_gives_sorted_classes_and_files_and_keeps_empty_classes(zoo):
     table = find_images(zoo)
     assert table.class_names == ("ant", "okapi", "quagga")
     expected = ["ant/1.jpeg", "ant/2.webp", "okapi/b.JPG", "okapi/deep/a.png"]
@@ -45,7 +42,7 @@ def test_a_folder_per_class_gives_sorted_classes_and_files_and_keeps_empty_class
     assert (table.name, table.is_train, table.descriptors, table.split) == ("zoo", None, None, None)
 
 
-def test_a_csv_names_files_relative_to_itself_and_labels_by_name(zoo: Path) -> None:
+def test_a_csv_names_files_relative_to_itself_and_labels_by_name(zoo):
     path = zoo / "list.csv"
     path.write_text(f"label, path\nokapi,okapi/b.JPG\n ant,{zoo / 'ant' / '1.jpeg'}\n")
     table = find_images(path)
@@ -53,7 +50,7 @@ def test_a_csv_names_files_relative_to_itself_and_labels_by_name(zoo: Path) -> N
     assert all(file.is_file() for file in table.images)  # type: ignore[union-attr]
 
 
-def test_glyphs_bring_their_descriptors_and_split() -> None:
+def test_glyphs_bring_their_descriptors_and_split():
     table = find_images("glyphs-light")
     assert table.pixels is not None and table.pixels.shape[0] == len(table) == len(table.labels)
     assert table.descriptors is not None and table.split is not None
@@ -69,13 +66,13 @@ def test_glyphs_bring_their_descriptors_and_split() -> None:
         ("", "no column 'path'"),
     ],
 )
-def test_an_invalid_csv_raises_an_error_that_says_why(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_csv_raises_an_error_that_says_why(tmp_path, text, message):
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(DataError, match=message):
         find_images(tmp_path / "x.csv")
 
 
-def test_images_are_read_in_order_and_what_cannot_be_read_says_why(tmp_path: Path, write_image: Write) -> None:
+def test_images_are_read_in_order_and_what_cannot_be_read_says_why(tmp_path, write_image):
     files = [write_image(tmp_path / f"{i}.png", seed=i) for i in range(12)]
     files[3].write_bytes(files[3].read_bytes()[:100])  # truncated
     files[5].write_bytes(b"")
@@ -89,7 +86,7 @@ def test_images_are_read_in_order_and_what_cannot_be_read_says_why(tmp_path: Pat
     assert results[5:8:2] == ["not an image", "no such file"]
 
 
-def test_no_more_images_are_decoded_than_may_wait(tmp_path: Path, write_image: Write) -> None:
+def test_no_more_images_are_decoded_than_may_wait(tmp_path, write_image):
     files = [write_image(tmp_path / f"{i}.png", seed=i) for i in range(20)]
     decoded = threading.Semaphore(0)
 
@@ -106,7 +103,7 @@ def test_no_more_images_are_decoded_than_may_wait(tmp_path: Path, write_image: W
     assert count <= 5
 
 
-def test_a_photograph_taken_sideways_is_read_upright(tmp_path: Path) -> None:
+def test_a_photograph_taken_sideways_is_read_upright(tmp_path):
     image = Image.new("RGB", (30, 10))
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by 90°
@@ -115,7 +112,7 @@ def test_a_photograph_taken_sideways_is_read_upright(tmp_path: Path) -> None:
     assert not isinstance(turned, str) and turned.shape == (30, 10, 3)
 
 
-def test_the_signature_changes_with_a_file_and_with_a_pixel(tmp_path: Path, write_image: Write) -> None:
+def test_the_signature_changes_with_a_file_and_with_a_pixel(tmp_path, write_image):
     files = [write_image(tmp_path / f"{i}.png", seed=i) for i in range(2)]
     before = image_signature(files, [0, 1])
     assert image_signature(files, [0, 1]) == before
@@ -137,14 +134,14 @@ def write_cub(folder: Path, flags: str = "1 1\n2 0\n3 0\n") -> Path:
     return folder / "train_test_split.txt"
 
 
-def test_the_split_of_CUB_is_joined_by_folder_and_file(tmp_path: Path) -> None:
+def test_the_split_of_CUB_is_joined_by_folder_and_file(tmp_path):
     path = write_cub(tmp_path)
     assert read_image_split(path, FILES).tolist() == [True, False, False]
     assert read_image_split(path, FILES[::-1]).tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize(("yes", "no"), [("1", "0"), ("True", "False")])
-def test_a_csv_split_is_joined_by_folder_and_file(tmp_path: Path, yes: str, no: str) -> None:
+def test_a_csv_split_is_joined_by_folder_and_file(tmp_path, yes, no):
     path = tmp_path / "split.csv"
     path.write_text(f"is_train,path\n{no},x/001.Albatross/a.jpg\n{yes},y/002.Finch/b.jpg\n{yes},001.Albatross/c.jpg\n")
     assert read_image_split(path, FILES).tolist() == [False, True, True]
@@ -159,7 +156,7 @@ def test_a_csv_split_is_joined_by_folder_and_file(tmp_path: Path, yes: str, no: 
         ("1 1\n2\n", "the line '2' is not of the form"),
     ],
 )
-def test_a_split_of_CUB_that_does_not_fit_is_refused(tmp_path: Path, flags: str, says: str) -> None:
+def test_a_split_of_CUB_that_does_not_fit_is_refused(tmp_path, flags, says):
     with pytest.raises(DataError, match=says):
         read_image_split(write_cub(tmp_path, flags), FILES)
 
@@ -172,14 +169,14 @@ def test_a_split_of_CUB_that_does_not_fit_is_refused(tmp_path: Path, flags: str,
         ("path,is_train\na/b.jpg\n", "must be 1 or 0"),
     ],
 )
-def test_a_csv_split_that_does_not_fit_is_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_a_csv_split_that_does_not_fit_is_refused(tmp_path, text, says):
     path = tmp_path / "split.csv"
     path.write_text(text)
     with pytest.raises(DataError, match=says):
         read_image_split(path, ["a/b.jpg"])
 
 
-def test_a_split_that_is_missing_or_cannot_be_joined_is_refused(tmp_path: Path) -> None:
+def test_a_split_that_is_missing_or_cannot_be_joined_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"no such file; use CUB's train_test_split\.txt or a CSV file"):
         read_image_split(tmp_path / "train_test_split.txt", FILES)
     with pytest.raises(DataError, match="has no image file names"):
@@ -189,9 +186,7 @@ def test_a_split_that_is_missing_or_cannot_be_joined_is_refused(tmp_path: Path) 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n0 0 10 10 rectfill\nshowpage\n%%EOF\n"
 
 
-def test_an_eps_file_named_png_is_not_an_image_and_starts_no_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_eps_file_named_png_is_not_an_image_and_starts_no_program(tmp_path, monkeypatch):
     (tmp_path / "a.png").write_bytes(EPS)
     started: list[object] = []
     monkeypatch.setattr("subprocess.Popen", lambda *a, **k: started.append(a))
@@ -200,12 +195,12 @@ def test_an_eps_file_named_png_is_not_an_image_and_starts_no_program(
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
-def test_a_pipe_among_the_images_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_among_the_images_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "a.png")
     assert list(read_images([tmp_path / "a.png"], [0], np.asarray)) == ["not a file"]
 
 
-def test_large_pictures_are_decoded_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_pictures_are_decoded_one_at_a_time(tmp_path, monkeypatch):
     files = [tmp_path / f"{i}.png" for i in range(8)]
     for file in files:
         Image.new("L", (40, 40)).save(file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,12 +48,12 @@ def the_warning(inspection: Inspection) -> str:
     return warning
 
 
-def test_a_dataset_with_nothing_wrong_is_ready_to_train() -> None:
+def test_a_dataset_with_nothing_wrong_is_ready_to_train():
     inspection = inspect(arrays())
     assert (inspection.warnings, inspection.verdict) == ((), "ready to train")
 
 
-def test_the_record_is_plain_json_and_identifies_the_dataset() -> None:
+def test_the_record_is_plain_json_and_identifies_the_dataset():
     data = synthetic(SyntheticConfig(classes=10, unseen=3, rows=100, features=8))
     document = json.loads(json.dumps(inspect_dataset(data).as_dict(), allow_nan=False))
     assert document["sizes"] == data.sizes
@@ -64,7 +63,7 @@ def test_the_record_is_plain_json_and_identifies_the_dataset() -> None:
 # ---- Features ----------------------------------------------------------------------------------------------
 
 
-def test_feature_statistics_are_those_of_the_whole_matrix() -> None:
+def test_feature_statistics_are_those_of_the_whole_matrix():
     content = arrays()
     content["features"][:, 3] = 7.0
     content["features"][::4, 0] = 0.0
@@ -75,13 +74,13 @@ def test_feature_statistics_are_those_of_the_whole_matrix() -> None:
     assert facts.mean_norm == pytest.approx(scipy.linalg.norm(features.astype(float), axis=1).mean())
 
 
-def test_features_of_either_sign_come_with_the_flag_to_use() -> None:
+def test_features_of_either_sign_come_with_the_flag_to_use():
     content = arrays()
     content["features"][2, 2] = -0.25
     assert "either sign (down to -0.25): train with `final_relu=False`" in the_warning(inspect(content))
 
 
-def test_all_zero_rows_are_counted_and_the_first_is_named() -> None:
+def test_all_zero_rows_are_counted_and_the_first_is_named():
     content = arrays()
     content["features"][[9, 6]] = 0.0  # both bees
     inspection = inspect(content)
@@ -89,14 +88,14 @@ def test_all_zero_rows_are_counted_and_the_first_is_named() -> None:
     assert the_warning(inspection).startswith("2 rows of features are all zero (first: row 6)")
 
 
-def test_many_constant_columns_are_a_warning() -> None:
+def test_many_constant_columns_are_a_warning():
     content = arrays()
     content["features"][:, :2] = 1.0
     assert the_warning(inspect(content)).startswith("2 of 8 feature columns are constant")
 
 
 @pytest.mark.filterwarnings("error")
-def test_huge_and_tiny_values_neither_overflow_nor_vanish() -> None:
+def test_huge_and_tiny_values_neither_overflow_nor_vanish():
     content = arrays()
     content["features"][TRAIN] *= 3e38
     content["features"][[4, 5]] *= 1e-38
@@ -124,25 +123,25 @@ def imbalanced(*train_rows: int) -> dict[str, Any]:
     }
 
 
-def test_the_smallest_classes_are_named_in_order() -> None:
+def test_the_smallest_classes_are_named_in_order():
     facts = inspect(imbalanced(9, 3, 40, 2, 8, 11)).classes
     assert list(facts.smallest.items()) == [("c3", 2), ("c1", 3), ("c4", 8), ("c0", 9), ("c5", 11)]
     assert (facts.train_rows.min, facts.train_rows.median, facts.train_rows.max) == (2, 8.5, 40)
     assert facts.imbalance == 20
 
 
-def test_a_strong_imbalance_is_a_warning_that_names_the_smallest_class() -> None:
+def test_a_strong_imbalance_is_a_warning_that_names_the_smallest_class():
     warnings = inspect(imbalanced(60, 3, 30)).warnings
     assert any("20 times the training rows of the smallest ('c1', 3)" in text for text in warnings)
     assert not any("times the training rows" in text for text in inspect(imbalanced(59, 3, 30)).warnings)
 
 
-def test_classes_with_a_single_training_row_are_a_warning() -> None:
+def test_classes_with_a_single_training_row_are_a_warning():
     warnings = inspect(imbalanced(5, 1, 6, 1)).warnings
     assert any(text.startswith("2 seen classes have a single training row (c1, c3)") for text in warnings)
 
 
-def test_test_rows_are_counted_per_class_of_each_side() -> None:
+def test_test_rows_are_counted_per_class_of_each_side():
     content = arrays()
     content["test_seen"], content["test_unseen"] = [4, 5, 10], [18, 19, 20, 24]
     inspection = inspect(content)
@@ -153,7 +152,7 @@ def test_test_rows_are_counted_per_class_of_each_side() -> None:
     assert the_warning(inspection) == "1 seen class has no test row: left out of the seen accuracy"
 
 
-def test_notices_of_the_dataset_are_warnings() -> None:
+def test_notices_of_the_dataset_are_warnings():
     content = arrays()
     content["test_unseen"] = ROWS[LABELS == 3]
     inspection = inspect(content)
@@ -164,7 +163,7 @@ def test_notices_of_the_dataset_are_warnings() -> None:
 # ---- Attributes --------------------------------------------------------------------------------------------
 
 
-def test_equal_descriptors_of_a_seen_and_an_unseen_class_are_named() -> None:
+def test_equal_descriptors_of_a_seen_and_an_unseen_class_are_named():
     content = arrays()
     content["descriptors"][4] = 3 * content["descriptors"][1]  # the length does not count
     inspection = inspect(content)
@@ -175,7 +174,7 @@ def test_equal_descriptors_of_a_seen_and_an_unseen_class_are_named() -> None:
     )
 
 
-def test_pairs_with_an_unseen_class_come_before_pairs_of_seen_ones() -> None:
+def test_pairs_with_an_unseen_class_come_before_pairs_of_seen_ones():
     content = arrays()
     content["descriptors"][2] = content["descriptors"][0]
     content["descriptors"][4] = content["descriptors"][3]
@@ -184,7 +183,7 @@ def test_pairs_with_an_unseen_class_come_before_pairs_of_seen_ones() -> None:
     assert (facts.equal_pairs, facts.equal_pairs_with_unseen) == (2, 1)
 
 
-def test_pairs_are_found_among_more_classes_than_fit_a_block() -> None:
+def test_pairs_are_found_among_more_classes_than_fit_a_block():
     generator = np.random.default_rng(0)
     table = generator.random((2500, 12))
     table[2400], table[1100], table[1030] = table[3], table[1050], table[1050]
@@ -202,7 +201,7 @@ def test_pairs_are_found_among_more_classes_than_fit_a_block() -> None:
     assert pairs == {("c3", "c2400"), ("c1030", "c1050"), ("c1030", "c1100"), ("c1050", "c1100")}
 
 
-def test_attributes_that_only_unseen_classes_vary_are_not_constant() -> None:
+def test_attributes_that_only_unseen_classes_vary_are_not_constant():
     content = arrays()
     content["descriptors"][:, 2] = 1.5
     content["descriptors"][:3, 0] = 0.75
@@ -212,7 +211,7 @@ def test_attributes_that_only_unseen_classes_vary_are_not_constant() -> None:
     assert any("all seen classes but not for unseen ones (column 0)" in text for text in inspection.warnings)
 
 
-def test_correlation_and_skewness_are_those_of_scipy() -> None:
+def test_correlation_and_skewness_are_those_of_scipy():
     content = arrays()
     content["descriptors"] = np.random.default_rng(2).exponential(size=(5, 6))
     facts = inspect(content).attributes
@@ -222,7 +221,7 @@ def test_correlation_and_skewness_are_those_of_scipy() -> None:
     assert facts.median_skewness == pytest.approx(np.median(scipy.stats.skew(table)))
 
 
-def test_a_table_of_constants_has_no_correlation() -> None:
+def test_a_table_of_constants_has_no_correlation():
     content = arrays()
     content["descriptors"] = np.ones((5, 3))
     facts = inspect(content).attributes
@@ -230,7 +229,7 @@ def test_a_table_of_constants_has_no_correlation() -> None:
 
 
 @pytest.mark.parametrize("scaled", [False, True])
-def test_minus_one_in_a_non_negative_table_stands_for_missing(scaled: bool) -> None:
+def test_minus_one_in_a_non_negative_table_stands_for_missing(scaled):
     content = arrays()
     content["descriptors"] = np.random.default_rng(0).integers(1, 100, (5, 10)).astype(float)
     content["descriptors"][[1, 1, 4], [0, 3, 2]] = -1.0
@@ -243,12 +242,12 @@ def test_minus_one_in_a_non_negative_table_stands_for_missing(scaled: bool) -> N
 
 
 @pytest.mark.parametrize("table", [np.random.default_rng(0).standard_normal((5, 20)), 1.0 - 2 * np.eye(5)])
-def test_negative_values_that_are_values_are_not_missing(table: Any) -> None:
+def test_negative_values_that_are_values_are_not_missing(table):
     assert inspect(arrays() | {"descriptors": table}).attributes.missing_values == 0
 
 
 @pytest.mark.parametrize("key", ["att", "original_att"])
-def test_the_missing_values_of_the_real_awa_are_found(real_data: Path, key: str) -> None:
+def test_the_missing_values_of_the_real_awa_are_found(real_data, key):
     content = scipy.io.loadmat(real_data / "xlsa17" / "data" / "AWA2" / "att_splits.mat")
     where = content["original_att"].T == -1
     inspection = inspect(
@@ -268,7 +267,7 @@ def test_the_missing_values_of_the_real_awa_are_found(real_data: Path, key: str)
 # ---- Duplicates --------------------------------------------------------------------------------------------
 
 
-def test_planted_duplicates_are_counted_and_named() -> None:
+def test_planted_duplicates_are_counted_and_named():
     content = arrays()
     features = content["features"]
     features[4] = features[1]  # an ant of the test part, the same picture
@@ -291,7 +290,7 @@ def test_planted_duplicates_are_counted_and_named() -> None:
     )
 
 
-def test_the_threshold_of_near_is_a_cosine_distance() -> None:
+def test_the_threshold_of_near_is_a_cosine_distance():
     content = arrays()
     content["features"][4] = content["features"][1] + np.float32(0.01) * content["features"][2]
     distance = float(scipy.spatial.distance.cosine(*content["features"][[4, 1]].astype(float)))
@@ -300,21 +299,21 @@ def test_the_threshold_of_near_is_a_cosine_distance() -> None:
     assert inspection.near == 0 and inspection.closest == pytest.approx(distance, rel=1e-9)
 
 
-def test_all_zero_rows_equal_each_other_and_minus_zero_is_zero() -> None:
+def test_all_zero_rows_equal_each_other_and_minus_zero_is_zero():
     content = arrays()
     content["features"][1], content["features"][4] = 0.0, -0.0
     facts = inspect(content).duplicates
     assert (facts.near, facts.exact, facts.first[0].row) == (1, 1, 4)
 
 
-def test_of_equal_training_rows_the_one_of_the_same_class_is_named() -> None:
+def test_of_equal_training_rows_the_one_of_the_same_class_is_named():
     content = arrays()
     content["features"][[7, 10]] = content["features"][0]  # a bee for training and one to test
     facts = inspect(content).duplicates
     assert [(p.row, p.train_row, p.other_label) for p in facts.first] == [(10, 7, False)]
 
 
-def test_equal_training_rows_of_different_classes_contradict_each_other() -> None:
+def test_equal_training_rows_of_different_classes_contradict_each_other():
     content = arrays()
     content["features"][[3, 13]] = content["features"][0]  # ants 0 and 3, cow 13
     content["features"][7] = content["features"][6]  # two bees: repeated, but no contradiction
@@ -327,22 +326,20 @@ def test_equal_training_rows_of_different_classes_contradict_each_other() -> Non
     )
 
 
-def test_a_dataset_too_large_to_compare_is_sampled_but_exact_duplicates_are_all_found() -> None:
+def test_a_dataset_too_large_to_compare_is_sampled_but_exact_duplicates_are_all_found():
     content = arrays()
     content["features"][content["test_unseen"]] = content["features"][0]
     inspection = inspect(content, most_operations=2 * 12 * 8 * 5).duplicates  # five test rows' worth
     assert (inspection.compared_rows, inspection.test_rows, inspection.exact) == (5, 18, 12)
 
 
-def test_a_dataset_without_test_rows_has_no_duplicates() -> None:
+def test_a_dataset_without_test_rows_has_no_duplicates():
     facts = inspect(arrays() | {"test_seen": [], "test_unseen": []}).duplicates
     assert (facts.near, facts.closest) == (0, None)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 60), st.integers(1, 9), st.booleans())
-def test_the_blocked_search_finds_what_brute_force_finds(
-    seed: int, n_queries: int, n_references: int, d: int, signed: bool
-) -> None:
+def test_the_blocked_search_finds_what_brute_force_finds(seed, n_queries, n_references, d, signed):
     generator = np.random.default_rng(seed)
     features = generator.standard_normal((n_queries + n_references, d)).astype(np.float32)
     if not signed:
@@ -362,14 +359,14 @@ def test_the_blocked_search_finds_what_brute_force_finds(
     np.testing.assert_allclose(cosine, direct, atol=1e-6)
 
 
-def test_the_search_tells_its_progress_up_to_the_end(watching: Any) -> None:
+def test_the_search_tells_its_progress_up_to_the_end(watching):
     steps: list[Progress] = []
     with watching(lambda _, step: steps.append(step)):
         inspect(arrays())
     assert steps[-1].done == steps[-1].total > 0
 
 
-def test_float16_and_memory_mapped_features_are_inspected_as_they_are(tmp_path: Path) -> None:
+def test_float16_and_memory_mapped_features_are_inspected_as_they_are(tmp_path):
     data = synthetic(SyntheticConfig(classes=20, unseen=5, rows=2000, features=300))
     half = ZeroShotDataset.from_arrays(
         data.features.astype(np.float16), data.labels, data.descriptors, data.class_names,
@@ -386,7 +383,7 @@ def test_float16_and_memory_mapped_features_are_inspected_as_they_are(tmp_path: 
 # ---- Leaks -------------------------------------------------------------------------------------------------
 
 
-def test_image_files_on_both_sides_of_the_split_are_named() -> None:
+def test_image_files_on_both_sides_of_the_split_are_named():
     content = arrays()
     files = [f"{row}.jpg" for row in ROWS]
     files[4], files[5], files[29] = "1.jpg", "", "28.jpg"  # row 5 has no file; rows 28 and 29 are both test
@@ -396,7 +393,7 @@ def test_image_files_on_both_sides_of_the_split_are_named() -> None:
     assert the_warning(inspection).startswith("1 image file has rows in train and in test (first: 1.jpg)")
 
 
-def test_rows_on_the_other_side_of_the_official_split_are_counted() -> None:
+def test_rows_on_the_other_side_of_the_official_split_are_counted():
     official = np.isin(ROWS, TRAIN)
     assert inspect(arrays() | {"is_train": official}).verdict == "ready to train"
     official[[TRAIN[0], TRAIN[5], 4]] ^= True
@@ -406,6 +403,6 @@ def test_rows_on_the_other_side_of_the_official_split_are_counted() -> None:
     assert len(inspection.warnings) == 2
 
 
-def test_without_files_and_an_official_split_nothing_is_claimed_of_them() -> None:
+def test_without_files_and_an_official_split_nothing_is_claimed_of_them():
     leaks = inspect(arrays()).leaks
     assert (leaks.files_in_both, leaks.train_rows_held_out, leaks.test_rows_given_out) == (None, None, None)

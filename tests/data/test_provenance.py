@@ -1,7 +1,5 @@
 """Where data is from: texts of anybody, of which some have a meaning."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -20,7 +18,7 @@ TEXTS = st.one_of(
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), TEXTS))
-def test_any_text_is_kept_and_what_cannot_be_parsed_counts_as_not_recorded(entries: dict[str, str]) -> None:
+def test_any_text_is_kept_and_what_cannot_be_parsed_counts_as_not_recorded(entries):
     source = Provenance(entries)
     assert source == entries and dict(source) == entries
     for record in (source.encoder, source.text_encoder):
@@ -35,18 +33,18 @@ def test_any_text_is_kept_and_what_cannot_be_parsed_counts_as_not_recorded(entri
         st.from_regex("[a-z_]+", fullmatch=True), st.text(st.characters(min_codepoint=32, max_codepoint=900))
     )
 )
-def test_a_file_gives_back_what_was_written_in_its_order(entries: dict[str, str]) -> None:
+def test_a_file_gives_back_what_was_written_in_its_order(entries):
     again = Provenance.from_array(Provenance(entries).as_array(), Path("x.npz"))
     assert list(again.items()) == list(entries.items())
 
 
-def test_a_file_without_provenance_says_nothing() -> None:
+def test_a_file_without_provenance_says_nothing():
     assert not Provenance.from_array(None, Path("x.npz"))
     with pytest.raises(DataError, match=r"x\.npz: provenance must contain"):
         Provenance.from_array(np.array(["a=b", "c"]), Path("x.npz"))
 
 
-def test_values_are_written_as_json_and_nothing_is_left_out_but_none() -> None:
+def test_values_are_written_as_json_and_nothing_is_left_out_but_none():
     source = Provenance.of(
         features="vit, 224 px", encoder={"name": "vit", "parts": []}, templates=["a {}"], skipped=None
     )
@@ -57,7 +55,7 @@ def test_values_are_written_as_json_and_nothing_is_left_out_but_none() -> None:
     }
 
 
-def test_the_parts_of_features_are_those_of_their_encoders_or_else_those_of_their_files() -> None:
+def test_the_parts_of_features_are_those_of_their_encoders_or_else_those_of_their_files():
     two = {"parts": [{"d_z": 3}, {"d_z": 4}]}
     assert Provenance.of(encoder=two, feature_blocks="5,2").feature_blocks(7) == (3, 4)
     assert Provenance.of(feature_blocks="5,2").feature_blocks(7) == (5, 2)
@@ -65,7 +63,7 @@ def test_the_parts_of_features_are_those_of_their_encoders_or_else_those_of_thei
     assert Provenance.of(descriptor_blocks="0,7").descriptor_blocks(7) == ()
 
 
-def test_descriptors_joined_with_attributes_are_not_text_alone() -> None:
+def test_descriptors_joined_with_attributes_are_not_text_alone():
     text = Provenance.of(attributes="x", text_encoder={"name": "minilm"}, templates=["{}"])
     assert text.is_text and not (text | Provenance.of(joined={"attributes": "y"})).is_text
     assert text.of_text == {"text_encoder": '{"name": "minilm"}', "templates": '["{}"]'}

@@ -71,13 +71,13 @@ DESCRIPTORS: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("kind", DESCRIPTORS)
-def test_descriptors_are_the_same_from_every_kind_of_file(tmp_path: Path, kind: str) -> None:
+def test_descriptors_are_the_same_from_every_kind_of_file(tmp_path, kind):
     descriptors = read_descriptors(DESCRIPTORS[kind](tmp_path))
     assert list(descriptors) == NAMES
     np.testing.assert_array_equal(np.stack(list(descriptors.values())), TABLE)
 
 
-def test_a_thousand_columns_are_not_mistaken_for_a_header(tmp_path: Path) -> None:
+def test_a_thousand_columns_are_not_mistaken_for_a_header(tmp_path):
     rows = [[f"c{i}", *range(i, 1000 + i)] for i in range(1, 4)]
     assert list(read_descriptors(write_csv(tmp_path / "new.csv", rows))) == ["c1", "c2", "c3"]
 
@@ -106,16 +106,16 @@ FEATURES: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("kind", FEATURES)
-def test_features_are_the_same_from_every_kind_of_file(tmp_path: Path, kind: str) -> None:
+def test_features_are_the_same_from_every_kind_of_file(tmp_path, kind):
     np.testing.assert_array_equal(read_features(FEATURES[kind](tmp_path)), TABLE.astype(np.float32))
 
 
-def test_features_of_a_matlab_file_are_one_row_an_image(tmp_path: Path, write_mat: Callable[..., None]) -> None:
+def test_features_of_a_matlab_file_are_one_row_an_image(tmp_path, write_mat):
     write_mat(tmp_path / "x.mat", {"features": TABLE[:2].T})
     np.testing.assert_array_equal(read_features(tmp_path / "x.mat"), TABLE[:2].astype(np.float32))
 
 
-def test_half_precision_features_stay_memory_mapped(tmp_path: Path) -> None:
+def test_half_precision_features_stay_memory_mapped(tmp_path):
     np.save(tmp_path / "x.npy", TABLE.astype(np.float16))
     features = read_features(tmp_path / "x.npy")
     assert isinstance(features, np.memmap) and features.dtype == np.float16
@@ -184,9 +184,7 @@ def npy_and_names(array: np.ndarray, names: bytes) -> Callable[[Path], Path]:
         (raw("new.xlsx", b""), "cannot be read from a .xlsx file; use .csv, .parquet, .json, .npy"),
     ],
 )
-def test_invalid_descriptors_raise_an_error_that_says_why(
-    tmp_path: Path, write: Callable[[Path], Path], message: str
-) -> None:
+def test_invalid_descriptors_raise_an_error_that_says_why(tmp_path, write, message):
     with pytest.raises(DataError, match=rf"new\.\w+: .*{message}" if "txt" not in message else message):
         read_descriptors(write(tmp_path))
 
@@ -221,20 +219,18 @@ def empty_matrix(folder: Path) -> Path:
         (empty_matrix, "features have no columns"),
     ],
 )
-def test_invalid_features_raise_an_error_that_says_why(
-    tmp_path: Path, write: Callable[[Path], Path], message: str
-) -> None:
+def test_invalid_features_raise_an_error_that_says_why(tmp_path, write, message):
     with pytest.raises(DataError, match=rf"x(\.\w+)?: {message}"):
         read_features(write(tmp_path))
 
 
-def test_a_cell_array_is_not_a_feature_matrix(tmp_path: Path, write_mat: Callable[..., None]) -> None:
+def test_a_cell_array_is_not_a_feature_matrix(tmp_path, write_mat):
     write_mat(tmp_path / "x.mat", {"features": ["a", "b"]}, "v7.3")
     with pytest.raises(DataError, match=r"x\.mat: features must be a numeric matrix"):
         read_features(tmp_path / "x.mat")
 
 
-def test_an_npz_file_without_features_is_refused(tmp_path: Path) -> None:
+def test_an_npz_file_without_features_is_refused(tmp_path):
     np.savez(tmp_path / "x.npz", x=TABLE)
     with pytest.raises(DataError, match=r"x\.npz: the array 'features' is missing"):
         read_features(tmp_path / "x.npz")
@@ -281,7 +277,7 @@ def test_a_message_does_not_quote_hundreds_of_columns(tmp_path):
     assert len(str(caught.value)) < 300 + len(str(path))
 
 
-def test_a_parquet_file_with_names_that_are_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_parquet_file_with_names_that_are_no_text_is_refused(tmp_path):
     path = tmp_path / "new.parquet"
     columns = pa.table({"name": ["okapi-okapi", "zebra"], "x": [1.0, 2.0]})
     pq.write_table(columns, path, compression="none", use_dictionary=False, write_statistics=False)

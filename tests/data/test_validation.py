@@ -44,7 +44,7 @@ datasets = st.builds(make, st.lists(st.integers(1, 9), min_size=3, max_size=14),
 
 @settings(max_examples=60, deadline=None)
 @given(datasets, st.sampled_from(KINDS), st.integers(0, 2**31))
-def test_a_split_uses_each_training_row_once_and_no_other(parent: ZeroShotDataset, kind: SplitKind, seed: int) -> None:
+def test_a_split_uses_each_training_row_once_and_no_other(parent, kind, seed):
     split = validation_dataset(parent, kind, seed).split
     used = [*split.train, *split.test_seen, *split.test_unseen]
     assert sorted(used) == sorted(parent.split.train)
@@ -52,7 +52,7 @@ def test_a_split_uses_each_training_row_once_and_no_other(parent: ZeroShotDatase
 
 @settings(max_examples=60, deadline=None)
 @given(datasets, st.sampled_from(KINDS), st.integers(0, 2**31))
-def test_whole_classes_are_held_out(parent: ZeroShotDataset, kind: SplitKind, seed: int) -> None:
+def test_whole_classes_are_held_out(parent, kind, seed):
     split = validation_dataset(parent, kind, seed).split
     held_out = set(parent.labels[split.test_unseen])
     assert held_out and not held_out & set(parent.labels[[*split.train, *split.test_seen]])
@@ -60,7 +60,7 @@ def test_whole_classes_are_held_out(parent: ZeroShotDataset, kind: SplitKind, se
 
 @settings(max_examples=60, deadline=None)
 @given(datasets, st.sampled_from(KINDS), st.integers(0, 2**31))
-def test_every_remaining_class_keeps_a_training_row(parent: ZeroShotDataset, kind: SplitKind, seed: int) -> None:
+def test_every_remaining_class_keeps_a_training_row(parent, kind, seed):
     split = validation_dataset(parent, kind, seed).split
     remaining = set(parent.labels[parent.split.train]) - set(parent.labels[split.test_unseen])
     assert set(parent.labels[split.train]) == remaining
@@ -69,7 +69,7 @@ def test_every_remaining_class_keeps_a_training_row(parent: ZeroShotDataset, kin
 
 @settings(max_examples=60, deadline=None)
 @given(datasets, st.sampled_from(KINDS), st.integers(0, 2**31))
-def test_a_split_passes_the_door_again(parent: ZeroShotDataset, kind: SplitKind, seed: int) -> None:
+def test_a_split_passes_the_door_again(parent, kind, seed):
     part = validation_dataset(parent, kind, seed)
     rows = np.sort(parent.split.train)
     position = {row: i for i, row in enumerate(rows)}
@@ -86,14 +86,14 @@ def test_a_split_passes_the_door_again(parent: ZeroShotDataset, kind: SplitKind,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_names_and_descriptors_are_those_of_the_seen_classes_alone(kind: SplitKind) -> None:
+def test_names_and_descriptors_are_those_of_the_seen_classes_alone(kind):
     parent = make([4, 5, 6, 7, 4, 5], unseen=3)
     part = validation_dataset(parent, kind)
     assert part.class_names == ("c0", "c1", "c2", "c3", "c4", "c5")
     np.testing.assert_array_equal(part.descriptors, parent.descriptors[:6])
 
 
-def test_names_follow_their_classes_where_unseen_ones_lie_between() -> None:
+def test_names_follow_their_classes_where_unseen_ones_lie_between():
     parent = ZeroShotDataset.from_arrays(
         np.zeros((9, 1)),
         [0, 0, 1, 2, 2, 3, 4, 4, 4],
@@ -109,13 +109,13 @@ def test_names_follow_their_classes_where_unseen_ones_lie_between() -> None:
 
 
 @pytest.mark.parametrize(("n_seen", "held_out"), [(20, 3), (40, 6), (49, 7), (50, 5), (100, 10), (150, 15)])
-def test_paper_holds_out_a_tenth_of_the_classes_or_15_percent_below_50(n_seen: int, held_out: int) -> None:
+def test_paper_holds_out_a_tenth_of_the_classes_or_15_percent_below_50(n_seen, held_out):
     part = validation_dataset(make([10] * n_seen, unseen=7), "paper")
     assert int((~part.seen).sum()) == held_out
 
 
 @pytest.mark.parametrize(("n_seen", "unseen", "held_out"), [(150, 50, 38), (40, 10, 8), (10, 10, 5), (12, 0, 1)])
-def test_matched_holds_out_the_datasets_own_share_of_classes(n_seen: int, unseen: int, held_out: int) -> None:
+def test_matched_holds_out_the_datasets_own_share_of_classes(n_seen, unseen, held_out):
     part = validation_dataset(make([10] * n_seen, unseen), "matched")
     # The share of unseen classes among all, e.g. 50 of 200; 37.5 rounds to 38.
     assert int((~part.seen).sum()) == held_out
@@ -123,35 +123,33 @@ def test_matched_holds_out_the_datasets_own_share_of_classes(n_seen: int, unseen
 
 @pytest.mark.parametrize(("kind", "share"), [("paper", 0.1), ("matched", 0.2)])
 @pytest.mark.parametrize("rows_per_class", [2, 3, 4, 10, 40])
-def test_the_promised_share_of_the_remaining_rows_is_held_out(
-    kind: SplitKind, share: float, rows_per_class: int
-) -> None:
+def test_the_promised_share_of_the_remaining_rows_is_held_out(kind, share, rows_per_class):
     split = validation_dataset(make([rows_per_class] * 60, unseen=20), kind).split
     remaining = len(split.train) + len(split.test_seen)
     assert len(split.test_seen) / remaining == pytest.approx(share, rel=0.25)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_held_out_rows_come_from_all_remaining_classes_where_there_are_enough(kind: SplitKind) -> None:
+def test_held_out_rows_come_from_all_remaining_classes_where_there_are_enough(kind):
     parent = make([20] * 12, unseen=4)
     split = validation_dataset(parent, kind).split
     assert set(parent.labels[split.test_seen]) == set(parent.labels[split.train])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_seed_gives_the_same_split(kind: SplitKind) -> None:
+def test_the_same_seed_gives_the_same_split(kind):
     parent = make([6] * 20, unseen=5)
     assert validation_dataset(parent, kind, 3).checksum == validation_dataset(parent, kind, 3).checksum
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_different_seeds_hold_out_different_classes(kind: SplitKind) -> None:
+def test_different_seeds_hold_out_different_classes(kind):
     parent = make([6] * 30, unseen=10)
     held_out = {tuple(np.flatnonzero(~validation_dataset(parent, kind, seed).seen)) for seed in range(6)}
     assert len(held_out) == 6
 
 
-def test_a_split_of_a_split_never_sees_what_the_first_held_out() -> None:
+def test_a_split_of_a_split_never_sees_what_the_first_held_out():
     first = validation_dataset(make([8] * 20, unseen=5), "matched", 0)
     second = validation_dataset(first, "matched", 0)
     used = {*second.split.train, *second.split.test_seen, *second.split.test_unseen}
@@ -159,20 +157,20 @@ def test_a_split_of_a_split_never_sees_what_the_first_held_out() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_seen_classes_are_too_few_and_the_error_says_what_to_do(kind: SplitKind) -> None:
+def test_two_seen_classes_are_too_few_and_the_error_says_what_to_do(kind):
     with pytest.raises(DataError, match=r'zoo: 2 seen classes are too few .*use `calibration="none"`'):
         validation_dataset(make([5, 5], unseen=3), kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_three_seen_classes_are_enough(kind: SplitKind) -> None:
+def test_three_seen_classes_are_enough(kind):
     part = validation_dataset(make([5, 5, 5], unseen=9), kind)
     assert int(part.seen.sum()) == 2
     assert len(part.split.test_seen) >= 1
 
 
 @given(datasets, st.integers(1, 20), st.integers(0, 2**31))
-def test_nothing_of_the_test_set_is_in_a_held_out_part(parent: ZeroShotDataset, n_classes: int, seed: int) -> None:
+def test_nothing_of_the_test_set_is_in_a_held_out_part(parent, n_classes, seed):
     part = hold_out(parent, n_classes, None, seed)
     used = [*part.split.train, *part.split.test_seen, *part.split.test_unseen]
     assert sorted(used) == sorted(parent.split.train)
@@ -182,22 +180,22 @@ def test_nothing_of_the_test_set_is_in_a_held_out_part(parent: ZeroShotDataset, 
 
 @pytest.mark.parametrize("rows", [[8] * 20, [3, 9, 5, 7] * 5, [40, 2, 2, 2] * 5])
 @pytest.mark.parametrize("n_classes", [1, 4])
-def test_without_a_share_as_many_rows_of_other_classes_are_held_out(rows: list[int], n_classes: int) -> None:
+def test_without_a_share_as_many_rows_of_other_classes_are_held_out(rows, n_classes):
     split = hold_out(make(rows, unseen=5), n_classes, None, 0).split
     assert len(split.test_seen) == pytest.approx(len(split.test_unseen), abs=1)
 
 
-def test_at_most_half_of_the_other_rows_are_held_out() -> None:
+def test_at_most_half_of_the_other_rows_are_held_out():
     split = hold_out(make([8] * 10, unseen=5), 8, None, 0).split
     assert (len(split.test_unseen), len(split.test_seen), len(split.train)) == (64, 8, 8)
 
 
-def test_a_share_of_the_other_rows_can_be_held_out() -> None:
+def test_a_share_of_the_other_rows_can_be_held_out():
     split = hold_out(make([10] * 10, unseen=5), 2, 0.3, 0).split
     assert (len(split.test_unseen), len(split.test_seen), len(split.train)) == (20, 24, 56)
 
 
-def test_two_seeds_hold_out_different_classes() -> None:
+def test_two_seeds_hold_out_different_classes():
     parent = make([8] * 20, unseen=5)
     first, again, other = (hold_out(parent, 5, None, seed) for seed in (0, 0, 1))
     assert first.checksum == again.checksum != other.checksum
@@ -206,7 +204,7 @@ def test_two_seeds_hold_out_different_classes() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(datasets)
-def test_folds_hold_out_every_row_once_but_no_class_entirely(parent: ZeroShotDataset) -> None:
+def test_folds_hold_out_every_row_once_but_no_class_entirely(parent):
     counts = np.bincount(parent.labels[parent.split.train], minlength=parent.n_classes)
     folds = [hold_out_rows(parent, fold, 3) for fold in range(3)]
     held_out = np.sort(np.concatenate([fold.split.test_seen for fold in folds]))

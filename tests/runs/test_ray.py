@@ -150,9 +150,7 @@ def count(root: Path, marker: str) -> int:
     return len(list(root.glob(f"*/{marker}")))
 
 
-def test_the_data_is_sent_once_and_a_node_that_joins_late_is_used(
-    nodes: Nodes, data: ZeroShotDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_data_is_sent_once_and_a_node_that_joins_late_is_used(nodes, data, tmp_path, monkeypatch):
     sent: list[object] = []
     put = ray.put
     monkeypatch.setattr(ray, "put", lambda value: (sent.append(value), put(value))[1])
@@ -172,9 +170,7 @@ def test_the_data_is_sent_once_and_a_node_that_joins_late_is_used(
     assert len({tuple(note["dataset"]) for note in notes}) == 2  # each worker process keeps it
 
 
-def test_features_that_stay_in_files_travel_as_their_path(
-    nodes: Nodes, data: ZeroShotDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_features_that_stay_in_files_travel_as_their_path(nodes, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_folder(data, Path("bundle"))
     stored = load("bundle")
@@ -183,9 +179,7 @@ def test_features_that_stay_in_files_travel_as_their_path(
     assert len(ray.cloudpickle.dumps(stored.features)) < data.features.nbytes / 10
 
 
-def test_runs_on_the_cluster_have_the_scores_and_files_of_local_ones(
-    nodes: Nodes, data: ZeroShotDataset, tmp_path: Path, one_thread: None
-) -> None:
+def test_runs_on_the_cluster_have_the_scores_and_files_of_local_ones(nodes, data, tmp_path, one_thread):
     _, config = resolve(data, hidden=32, epochs=3, calibration="none")
     runs = [Experiment(data, "classnorm", "reference", config, seed) for seed in range(3)]
     for name, engine in (("local", Engine(jobs=1)), ("ray", nodes.engine)):
@@ -206,9 +200,7 @@ class Deadly(Where):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_task_that_kills_its_workers_is_recorded_and_the_others_are_done(
-    nodes: Nodes, data: ZeroShotDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_that_kills_its_workers_is_recorded_and_the_others_are_done(nodes, data, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "_RETRIES", 1)
     tasks = [Where(data, 0), Deadly(data, 1), Where(data, 2)]
     died = Failure("its worker process died each time; is there enough memory?")
@@ -216,14 +208,14 @@ def test_a_task_that_kills_its_workers_is_recorded_and_the_others_are_done(
     assert count(tmp_path, "where.json") == 2
 
 
-def test_more_gpus_than_the_cluster_has_are_refused(nodes: Nodes, data: ZeroShotDataset, tmp_path: Path) -> None:
+def test_more_gpus_than_the_cluster_has_are_refused(nodes, data, tmp_path):
     with pytest.raises(ConfigError, match="`gpus` is 1, but the Ray cluster has 0"):
         run_tasks([Where(data, 0)], tmp_path, Engine(backend="ray", address=nodes.address, gpus=1))
 
 
 def test_a_search_of_60_trials_with_a_node_killed_midway_finds_what_one_process_finds(
-    nodes: Nodes, data: ZeroShotDataset, tmp_path: Path, one_thread: None, capfd: pytest.CaptureFixture[str]
-) -> None:
+    nodes, data, tmp_path, one_thread, capfd
+):
     _, base = resolve(data, "eszsl", calibration="validation")
     config, space = SearchConfig(trials=60, batch=10, splits=1), method_named("eszsl").space
     whole = search(data, "eszsl", base, space, config, tmp_path / "whole", Engine(jobs=1))
@@ -243,9 +235,7 @@ def test_a_search_of_60_trials_with_a_node_killed_midway_finds_what_one_process_
     assert capfd.readouterr().out == ""  # where --json prints
 
 
-def test_searches_at_the_same_time_find_what_they_find_one_after_another(
-    nodes: Nodes, data: ZeroShotDataset, tmp_path: Path, one_thread: None
-) -> None:
+def test_searches_at_the_same_time_find_what_they_find_one_after_another(nodes, data, tmp_path, one_thread):
     def find(engine: Engine, method: str) -> object:
         _, base = resolve(data, method, calibration="validation")
         config = SearchConfig(trials=4, batch=2, splits=1)
@@ -258,13 +248,7 @@ def test_searches_at_the_same_time_find_what_they_find_one_after_another(
         nodes.engine.together(partial(find, nodes.engine), ["nothing"])
 
 
-def test_extract_on_the_cluster_writes_the_bundle_of_one_process(
-    nodes: Nodes,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    one_thread: None,
-) -> None:
+def test_extract_on_the_cluster_writes_the_bundle_of_one_process(nodes, tmp_path, capsys, monkeypatch, one_thread):
     generator = np.random.default_rng(0)
     for row in range(40):
         path = tmp_path / "zoo" / ("ant", "bee", "cow")[row % 3] / f"{row:02d}.png"
@@ -287,9 +271,7 @@ def test_extract_on_the_cluster_writes_the_bundle_of_one_process(
     assert "--gpus says whether workers use their GPUs" in capsys.readouterr().err
 
 
-def test_a_head_that_dies_ends_a_search_with_one_line_and_the_same_command_goes_on(
-    nodes: Nodes, data: ZeroShotDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_head_that_dies_ends_a_search_with_one_line_and_the_same_command_goes_on(nodes, data, tmp_path, capsys):
     ray.shutdown()
     save_bundle(data, tmp_path / "data.npz")
     fits = tmp_path / "out" / "fits"
@@ -310,7 +292,7 @@ def test_a_head_that_dies_ends_a_search_with_one_line_and_the_same_command_goes_
     assert all(path.stat().st_mtime_ns == moment for path, moment in done.items())  # nothing was done twice
 
 
-def test_a_local_cluster_listens_on_the_loopback_address_only(tmp_path: Path) -> None:
+def test_a_local_cluster_listens_on_the_loopback_address_only(tmp_path):
     script = (
         "import ray\nfrom classnorm.runs.cluster import Cluster\n"
         "Cluster(jobs=1).connect()\n"
