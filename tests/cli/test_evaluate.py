@@ -76,13 +76,6 @@ def test_a_converted_folder_gives_the_same_scores(classnorm, trained, world, tmp
     assert scores(classnorm("evaluate", trained, tmp_path / "folder", *which, "--json")) == recorded
 
 
-def test_a_bundle_made_from_a_folder_gives_the_same_scores(classnorm, trained, world, tmp_path, recorded):
-    classnorm("data", "convert", world.bundle, tmp_path / "folder")
-    which = ["--features", "features", "--attributes", "original_att"]
-    classnorm("data", "convert", tmp_path / "folder", tmp_path / "back.npz", *which)
-    assert scores(classnorm("evaluate", trained, tmp_path / "back.npz", "--json")) == recorded
-
-
 def test_classes_are_joined_by_name_and_not_by_position(classnorm, trained, world, tmp_path, recorded):
     order = np.random.default_rng(0).permutation(world.data.n_classes)  # new class i is old class order[i]
     shuffled = replace(

@@ -69,19 +69,13 @@ def test_a_round_trip_keeps_everything(tmp_path, bundle, dtype):
     np.testing.assert_array_equal(copy.is_train, data.is_train)
 
 
-def test_large_features_stay_memory_mapped(tmp_path, arrays):
-    wide = np.random.default_rng(0).random((30, 20_000), dtype=np.float32)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_large_features_stay_memory_mapped_and_of_their_type(tmp_path, arrays, dtype):
+    wide = np.random.default_rng(0).random((30, 20_000)).astype(dtype)
     np.savez(tmp_path / "x.npz", **arrays | {"features": wide})
     data = load_bundle(tmp_path / "x.npz")
-    assert isinstance(data.features, np.memmap)
+    assert isinstance(data.features, np.memmap) and data.features.dtype == dtype
     np.testing.assert_array_equal(data.features, wide)
-
-
-def test_float16_features_stay_memory_mapped_and_float16(tmp_path, arrays):
-    wide = np.random.default_rng(0).random((30, 20_000)).astype(np.float16)
-    np.savez(tmp_path / "x.npz", **arrays | {"features": wide})
-    data = load_bundle(tmp_path / "x.npz")
-    assert isinstance(data.features, np.memmap) and data.features.dtype == np.float16
 
 
 def test_column_major_features_are_mapped_in_their_own_order(tmp_path, arrays):

@@ -43,8 +43,8 @@ def test_a_bad_row_far_into_the_data_is_named_by_its_own_number(arrays):
 
 def test_infinities_of_both_signs_do_not_cancel_out(arrays):
     arrays["features"] = changed(changed(arrays["features"], (3, 0), np.inf), (4, 0), -np.inf)
-    with pytest.raises(DataError, match="row 3 "):
-        build(arrays)
+    with pytest.raises(DataError, match=r"zoo: .*row 3 "):
+        build(arrays, where="zoo")
 
 
 def test_values_that_float32_cannot_hold_are_refused(arrays):
@@ -78,8 +78,8 @@ def test_a_label_out_of_range_is_named_with_its_row(arrays, label):
 
 @pytest.mark.parametrize("labels", [np.full(30, x) for x in (0.5, np.nan, np.inf, 1e300, "ant")])
 def test_labels_that_are_not_whole_numbers_are_refused(arrays, labels):
-    with pytest.raises(DataError, match="labels must be whole numbers"):
-        build(arrays | {"labels": labels})
+    with pytest.raises(DataError, match="zoo: labels must be whole numbers"):
+        build(arrays | {"labels": labels}, where="zoo")
 
 
 def test_labels_may_be_whole_floats_in_a_column(arrays):
@@ -91,8 +91,8 @@ def test_labels_may_be_whole_floats_in_a_column(arrays):
 @pytest.mark.parametrize("row", [-1, 30])
 def test_a_split_row_out_of_range_is_named(arrays, part, row):
     arrays[part] = np.append(arrays[part], row)
-    with pytest.raises(DataError, match=rf"{NAMES[part]} names row {row} \(0-based\), but there are 30 rows"):
-        build(arrays)
+    with pytest.raises(DataError, match=rf"zoo: {NAMES[part]} names row {row} \(0-based\), but there are 30 rows"):
+        build(arrays, where="zoo")
 
 
 @pytest.mark.parametrize("part", NAMES)
@@ -109,15 +109,17 @@ def test_a_row_listed_twice_is_named(arrays, part):
 def test_parts_that_share_a_row_are_refused(arrays, one, other):
     row = arrays[one][-1]
     arrays[other] = np.append(arrays[other], row)
-    with pytest.raises(DataError, match=rf"1 rows are in both {NAMES[one]} and {NAMES[other]} \(first: row {row}"):
-        build(arrays)
+    with pytest.raises(
+        DataError, match=rf"zoo: 1 rows are in both {NAMES[one]} and {NAMES[other]} \(first: row {row}, 0-based"
+    ):
+        build(arrays, where="zoo")
 
 
 def test_an_unseen_class_among_the_training_rows_is_named(arrays):
     arrays["train_idx"] = np.append(arrays["train_idx"], 20)
     arrays["test_unseen_idx"] = np.setdiff1d(arrays["test_unseen_idx"], [20])
-    with pytest.raises(DataError, match="class 'okapi' is among the test rows of unseen classes and has training rows"):
-        build(arrays)
+    with pytest.raises(DataError, match="zoo: class 'okapi' is among the test rows of unseen classes and has training"):
+        build(arrays, where="zoo")
 
 
 def test_a_seen_test_row_of_a_class_without_training_rows_is_named(arrays):
