@@ -19,6 +19,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+import torch
 from hypothesis import settings
 from PIL import Image
 
@@ -64,6 +65,15 @@ def watching() -> Callable[..., AbstractContextManager[list[str]]]:
             yield stages
 
     return watch
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """As the workers have: more threads may add in another order."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

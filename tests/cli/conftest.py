@@ -126,3 +126,18 @@ def said(tmp_path) -> Path:
     lines = [f"{c.title()} {s},a {s} painted in {c},{c} {s}" for c in COLOURS for s in SHAPES]
     (tmp_path / "said.csv").write_text("\n".join(["name,first,second", *lines]))
     return tmp_path / "said.csv"
+
+
+@pytest.fixture
+def train_on_shapes(classnorm, shapes, bag_of_words, monkeypatch, tmp_path):
+    """Trains on the drawings, described in a file, and returns the model; no report, which takes most of the time."""
+    monkeypatch.setattr("classnorm.cli.train.write_report", lambda *_: [])
+    small = ("--encoder", "convnet", "--size", 32, "--device", "cpu", "--method", "kernel", "--calibration", "none")
+
+    def train(descriptions, *flags):
+        flags = ["--descriptions", descriptions, *flags, "--out", tmp_path / "out", "--quiet"]
+        outcome = classnorm("train", "--images", shapes, *small, *flags)
+        assert outcome.code == 0, outcome.err
+        return tmp_path / "out" / "seed-0"
+
+    return train

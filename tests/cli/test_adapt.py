@@ -79,13 +79,9 @@ def test_where_validation_saw_no_gain_a_notice_says_so(classnorm, trained, world
     assert forced.err == "" and json.loads(forced.out)["transductive"]
 
 
-def test_folders_of_pictures_are_encoded_like_those_of_the_training(classnorm, shapes, said, tmp_path, bag_of_words):
+def test_folders_of_pictures_are_encoded_like_those_of_the_training(classnorm, shapes, said, tmp_path, train_on_shapes):
     shutil.move(shapes / "yellow_bar", tmp_path / "later" / "yellow_bar")
-    flags = ["--encoder", "convnet", "--size", 32, "--device", "cpu", "--quiet"]
-    classnorm("extract", shapes, "--descriptions", said, "--out", tmp_path / "x.npz", *flags)
-    flags = ["--method", "kernel", "--calibration", "none", "--quiet"]
-    assert classnorm("train", tmp_path / "x.npz", *flags, "--out", tmp_path / "run").code == 0
-    run, new = tmp_path / "run" / "seed-0", tmp_path / "new"
+    run, new = train_on_shapes(said), tmp_path / "new"
     outcome = classnorm("adapt", run, "--examples", tmp_path / "later", "--unlabelled", shapes, "--out", new, "--json")
     assert outcome.code == 0, outcome.err
     entry = next(entry for entry in json.loads(outcome.out)["classes"] if entry["name"].lower() == "yellow bar")

@@ -16,8 +16,6 @@ import pytest
 from classnorm.errors import DataError
 from classnorm.scoring import Scorer
 
-SMALL = ("--encoder", "convnet", "--size", 32, "--device", "cpu", "--method", "kernel", "--calibration", "none")
-
 
 @pytest.fixture
 def table(world, tmp_path) -> Path:
@@ -28,16 +26,12 @@ def table(world, tmp_path) -> Path:
 
 
 @pytest.fixture
-def spoken(classnorm, shapes, said, bag_of_words, monkeypatch, tmp_path) -> Path:
+def spoken(train_on_shapes, shapes, said, tmp_path) -> Path:
     """A model of shapes described in words; it has not heard of yellow bars."""
-    monkeypatch.setattr("classnorm.cli.train.write_report", lambda *_: [])
     shutil.rmtree(shapes / "yellow_bar")
     known = tmp_path / "known.csv"
     known.write_text("\n".join(line for line in said.read_text().splitlines() if not line.startswith("Yellow bar")))
-    flags = ["--descriptions", known, "--template", "a {}", "--out", tmp_path / "out", "--quiet"]
-    outcome = classnorm("train", "--images", shapes, *SMALL, *flags)
-    assert outcome.code == 0, outcome.err
-    return tmp_path / "out" / "seed-0"
+    return train_on_shapes(known, "--template", "a {}")
 
 
 def test_a_new_model_knows_the_new_classes_and_answers_as_predict_with_descriptors_does(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -145,26 +144,8 @@ def test_a_mistake_is_reported_in_one_line(classnorm, trained, rows, tmp_path, c
     assert len(outcome.err.strip().splitlines()) == 1
 
 
-SMALL = ("--encoder", "convnet", "--size", 32, "--device", "cpu", "--method", "kernel", "--calibration", "none")
-
-
-@pytest.fixture
-def spoken(classnorm, shapes, bag_of_words, monkeypatch, tmp_path) -> Any:
-    """Trains on the shapes with these descriptions and returns the model."""
-    monkeypatch.setattr("classnorm.cli.train.write_report", lambda *_: [])
-
-    def train(descriptions: Path) -> Path:
-        outcome = classnorm(
-            "train", "--images", shapes, *SMALL, "--descriptions", descriptions, "--out", tmp_path / "out", "--quiet"
-        )
-        assert outcome.code == 0, outcome.err
-        return tmp_path / "out" / "seed-0"
-
-    return train
-
-
-def test_sentences_of_both_classes_get_their_share(classnorm, spoken, shapes, said):
-    model = spoken(said)
+def test_sentences_of_both_classes_get_their_share(classnorm, train_on_shapes, shapes, said):
+    model = train_on_shapes(said)
     flags = ["--descriptions", said, "--json", "--quiet"]
     document = json.loads(classnorm("explain", model, shapes / "red_bar", *flags).out)
     assert len(document["explanations"]) == 10
@@ -180,11 +161,11 @@ def test_sentences_of_both_classes_get_their_share(classnorm, spoken, shapes, sa
     )
 
 
-def test_words_of_single_sentences_are_left_out_in_turn(classnorm, spoken, shapes, tmp_path, bag_of_words):
+def test_words_of_single_sentences_are_left_out_in_turn(classnorm, train_on_shapes, shapes, tmp_path, bag_of_words):
     colours, kinds = ("Red", "Green", "Blue", "Yellow"), ("circle", "square", "bar")
     said = tmp_path / "one.csv"
     said.write_text("\n".join(["name,text", *(f"{c} {k},a {c.lower()} {k} here" for c in colours for k in kinds)]))
-    model = spoken(said)
+    model = train_on_shapes(said)
     flags = ["--descriptions", said, "--json", "--quiet"]
     (explanation,) = json.loads(classnorm("explain", model, shapes / "red_bar" / "0.png", *flags).out)["explanations"]
     entries = explanation["attributes"]
@@ -205,8 +186,8 @@ def test_words_of_single_sentences_are_left_out_in_turn(classnorm, spoken, shape
         assert contribution == pytest.approx(full - without, abs=1e-4)
 
 
-def test_other_descriptions_than_those_of_the_training_are_refused(classnorm, spoken, shapes, said, tmp_path):
-    model = spoken(said)
+def test_other_descriptions_than_those_of_the_training_are_refused(classnorm, train_on_shapes, shapes, said, tmp_path):
+    model = train_on_shapes(said)
     other = tmp_path / "other.csv"
     other.write_text(said.read_text().replace("painted", "seldom drawn"))
     outcome = classnorm("explain", model, shapes / "red_bar", "--descriptions", other)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +57,6 @@ def gbu(tmp_path, arrays, write_gbu) -> Path:
         "descriptors": arrays["descriptors"][::-1],
     }
     return write_gbu(tmp_path / "gbu", content | moved, in_features={"image_files": files})
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def read(path: Path) -> Arrays:

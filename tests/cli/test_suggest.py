@@ -28,12 +28,8 @@ def test_where_the_model_is_sure_there_is_little_to_gain(classnorm, trained, wor
     assert outcome.out.startswith("there is little to gain: the model is sure of these pictures")
 
 
-def test_images_are_suggested_by_their_path(classnorm, shapes, tmp_path, bag_of_words):
-    flags = ["--encoder", "convnet", "--size", 32, "--device", "cpu", "--quiet"]
-    classnorm("extract", shapes, "--descriptions", shapes, "--out", tmp_path / "x.npz", *flags)
-    flags = ["--method", "kernel", "--calibration", "none", "--quiet"]
-    assert classnorm("train", tmp_path / "x.npz", *flags, "--out", tmp_path / "run").code == 0
-    outcome = classnorm("suggest", tmp_path / "run" / "seed-0", "--unlabelled", shapes, "--count", 3, "--json")
+def test_images_are_suggested_by_their_path(classnorm, shapes, train_on_shapes):
+    outcome = classnorm("suggest", train_on_shapes(shapes), "--unlabelled", shapes, "--count", 3, "--json")
     pictures = json.loads(outcome.out)["pictures"]
     assert len(pictures) == 3
     assert all((shapes / picture["path"]).is_file() for picture in pictures)

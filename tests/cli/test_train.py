@@ -133,11 +133,9 @@ def test_a_method_is_trained_with_flags_of_its_own(capsys, bundle, tmp_path, spe
         (["--method=clasnorm", "--help"], "unknown method 'clasnorm'; did you mean 'classnorm'?"),
     ],
 )
-def test_an_unknown_method_is_answered_with_the_nearest_name(capsys, bundle, command, arguments, message):
-    with pytest.raises(SystemExit) as caught:
-        main([command, str(bundle), *arguments])
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err
+def test_an_unknown_method_is_answered_with_the_nearest_name(classnorm, bundle, command, arguments, message):
+    outcome = classnorm(command, bundle, *arguments)
+    assert outcome.code == 2 and message in outcome.err
 
 
 @pytest.fixture
@@ -155,26 +153,20 @@ def test_a_flag_of_the_command_is_never_taken_for_a_setting_of_another_method(
     train_json(capsys, bundle, *QUICK, "--calibration", "none", spelling, "1", "--out", tmp_path)
 
 
-def test_a_setting_called_like_a_flag_of_the_command_is_one_line(capsys, bundle, outside_method):
-    with pytest.raises(SystemExit) as caught:
-        main(["train", str(bundle), "--method", "outside"])
-    assert caught.value.code == 2
+def test_a_setting_called_like_a_flag_of_the_command_is_one_line(classnorm, bundle, outside_method):
+    outcome = classnorm("train", bundle, "--method", "outside")
     error = "method outside: its setting checkpoint_every has the name of a flag of the command; rename it"
-    assert capsys.readouterr().err == f"classnorm: error: {error}\n"
+    assert (outcome.code, outcome.err) == (2, f"classnorm: error: {error}\n")
 
 
-def test_a_flag_of_another_method_is_refused(capsys, bundle):
-    with pytest.raises(SystemExit) as caught:
-        main(["train", str(bundle), "--method", "fclswgan", "--gamma", "5"])
-    assert caught.value.code == 2
-    assert "gamma" in capsys.readouterr().err
+def test_a_flag_of_another_method_is_refused(classnorm, bundle):
+    outcome = classnorm("train", bundle, "--method", "fclswgan", "--gamma", "5")
+    assert outcome.code == 2 and "gamma" in outcome.err
 
 
-def test_a_method_that_refuses_the_data_leaves_no_folders(capsys, bundle, tmp_path):
-    with pytest.raises(SystemExit) as caught:
-        main(["train", str(bundle), "--method", "clip", "--out", str(tmp_path / "new" / "runs")])
-    assert caught.value.code == 2
-    assert "clip compares images and text of one model" in capsys.readouterr().err
+def test_a_method_that_refuses_the_data_leaves_no_folders(classnorm, bundle, tmp_path):
+    outcome = classnorm("train", bundle, "--method", "clip", "--out", tmp_path / "new" / "runs")
+    assert outcome.code == 2 and "clip compares images and text of one model" in outcome.err
     assert not any(tmp_path.iterdir())
 
 

@@ -11,17 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from classnorm.data import SyntheticConfig, ZeroShotDataset, synthetic
+from classnorm.data import ZeroShotDataset
 from classnorm.errors import ConfigError, DivergedError
 from classnorm.methods import resolve
 from classnorm.results.run_folder import is_finished
 from classnorm.runs.engine import ERROR, Engine, Failure, run_tasks
 from classnorm.runs.experiment import Experiment
-
-
-@pytest.fixture(scope="module")
-def dataset():
-    return synthetic(SyntheticConfig(classes=30, unseen=8, rows=900, features=32, attributes=20))
 
 
 @dataclass(frozen=True)
@@ -65,10 +60,10 @@ class Threads(Note):
 
 
 @pytest.mark.slow
-def test_the_number_of_threads_does_not_depend_on_how_many_tasks_are_left(dataset, tmp_path):
-    run_tasks([Threads(dataset, n) for n in range(5)], tmp_path / "many", Engine(jobs=2))
-    run_tasks([Threads(dataset, 4)], tmp_path / "one", Engine(jobs=2))
-    assert notes(tmp_path / "one", [Threads(dataset, 4)]) == notes(tmp_path / "many", [Threads(dataset, 4)])
+def test_the_number_of_threads_does_not_depend_on_how_many_tasks_are_left(data, tmp_path):
+    run_tasks([Threads(data, n) for n in range(5)], tmp_path / "many", Engine(jobs=2))
+    run_tasks([Threads(data, 4)], tmp_path / "one", Engine(jobs=2))
+    assert notes(tmp_path / "one", [Threads(data, 4)]) == notes(tmp_path / "many", [Threads(data, 4)])
 
 
 def notes(root, tasks):
@@ -79,16 +74,16 @@ BACKENDS = {"one process": Engine(jobs=1), "two processes": Engine(jobs=2)}
 
 
 @pytest.mark.parametrize("engine", BACKENDS.values(), ids=BACKENDS)
-def test_every_task_runs_once_with_the_data(dataset, tmp_path, engine):
-    tasks = [Note(dataset, n) for n in range(6)]
+def test_every_task_runs_once_with_the_data(data, tmp_path, engine):
+    tasks = [Note(data, n) for n in range(6)]
     assert run_tasks(tasks, tmp_path, engine) == {}
-    expected = float(dataset.features.astype(np.float64).sum())
+    expected = float(data.features.astype(np.float64).sum())
     assert [note["checksum"] for note in notes(tmp_path, tasks)] == [expected] * 6
     assert all((tmp_path / task.name / "log.txt").read_text() == "ran\n" for task in tasks)
 
 
-def test_two_jobs_are_two_other_processes(dataset, tmp_path):
-    tasks = [Note(dataset, n, seconds=0.3) for n in range(4)]
+def test_two_jobs_are_two_other_processes(data, tmp_path):
+    tasks = [Note(data, n, seconds=0.3) for n in range(4)]
     run_tasks(tasks, tmp_path, Engine(jobs=2))
     processes = {note["pid"] for note in notes(tmp_path, tasks)}
     assert len(processes) == 2
@@ -96,30 +91,30 @@ def test_two_jobs_are_two_other_processes(dataset, tmp_path):
 
 
 @pytest.mark.parametrize("engine", BACKENDS.values(), ids=BACKENDS)
-def test_a_finished_task_is_not_run_again(dataset, tmp_path, engine):
-    tasks = [Note(dataset, n) for n in range(4)]
+def test_a_finished_task_is_not_run_again(data, tmp_path, engine):
+    tasks = [Note(data, n) for n in range(4)]
     run_tasks(tasks[:2], tmp_path, engine)
     run_tasks(tasks, tmp_path, engine)
     assert all((tmp_path / task.name / "log.txt").read_text() == "ran\n" for task in tasks)
 
 
 @pytest.mark.parametrize("engine", BACKENDS.values(), ids=BACKENDS)
-def test_a_failed_task_is_recorded_and_does_not_stop_the_others(dataset, tmp_path, engine):
-    tasks = [Note(dataset, n, fail=n == 1) for n in range(4)]
+def test_a_failed_task_is_recorded_and_does_not_stop_the_others(data, tmp_path, engine):
+    tasks = [Note(data, n, fail=n == 1) for n in range(4)]
     assert run_tasks(tasks, tmp_path, engine) == {"task-1": Failure("ValueError: this one cannot work", "ValueError")}
     assert [is_finished(tmp_path / task.name, task.marker) for task in tasks] == [True, False, True, True]
     assert "Traceback" in json.loads((tmp_path / "task-1" / ERROR).read_text())["traceback"]
 
 
-def test_a_failed_task_is_tried_again_next_time(dataset, tmp_path):
-    run_tasks([Note(dataset, 0, fail=True)], tmp_path, Engine(jobs=1))
-    assert run_tasks([Note(dataset, 0)], tmp_path, Engine(jobs=1)) == {}
+def test_a_failed_task_is_tried_again_next_time(data, tmp_path):
+    run_tasks([Note(data, 0, fail=True)], tmp_path, Engine(jobs=1))
+    assert run_tasks([Note(data, 0)], tmp_path, Engine(jobs=1)) == {}
     assert not (tmp_path / "task-0" / ERROR).exists()
 
 
 @pytest.mark.slow
-def test_a_killed_worker_loses_no_finished_task_and_its_own_is_tried_again(dataset, tmp_path):
-    tasks = [Note(dataset, n, die_in=str(tmp_path) if n == 3 else "") for n in range(6)]
+def test_a_killed_worker_loses_no_finished_task_and_its_own_is_tried_again(data, tmp_path):
+    tasks = [Note(data, n, die_in=str(tmp_path) if n == 3 else "") for n in range(6)]
     assert run_tasks(tasks, tmp_path / "root", Engine(jobs=2)) == {}
     assert (tmp_path / "died-3").exists()
     assert all((tmp_path / "root" / task.name / "log.txt").read_text() == "ran\n" for task in tasks)
@@ -134,8 +129,8 @@ class Deadly(Note):
 
 
 @pytest.mark.slow
-def test_a_task_that_no_worker_survives_is_given_up_and_the_others_are_done(dataset, tmp_path):
-    tasks = [Note(dataset, 0), Deadly(dataset, 1), Note(dataset, 2)]
+def test_a_task_that_no_worker_survives_is_given_up_and_the_others_are_done(data, tmp_path):
+    tasks = [Note(data, 0), Deadly(data, 1), Note(data, 2)]
     failed = run_tasks(tasks, tmp_path, Engine(jobs=2))
     assert list(failed) == ["task-1"]
     assert "died" in failed["task-1"].message
@@ -150,14 +145,14 @@ class Forgetful(Note):
         pass
 
 
-def test_a_task_that_leaves_no_result_counts_as_failed(dataset, tmp_path):
-    failed = run_tasks([Forgetful(dataset, 0), Note(dataset, 1)], tmp_path, Engine(jobs=1))
+def test_a_task_that_leaves_no_result_counts_as_failed(data, tmp_path):
+    failed = run_tasks([Forgetful(data, 0), Note(data, 1)], tmp_path, Engine(jobs=1))
     assert failed == {"task-0": Failure("it ended without a result")}
 
 
 @pytest.mark.slow
-def test_two_batches_on_the_same_folders_do_not_run_a_task_twice(dataset, tmp_path):
-    tasks = [Note(dataset, n, seconds=0.1) for n in range(6)]
+def test_two_batches_on_the_same_folders_do_not_run_a_task_twice(data, tmp_path):
+    tasks = [Note(data, n, seconds=0.1) for n in range(6)]
     batches = [threading.Thread(target=run_tasks, args=(tasks, tmp_path, Engine(jobs=2))) for _ in range(1)]
     for batch in batches:
         batch.start()
@@ -167,9 +162,9 @@ def test_two_batches_on_the_same_folders_do_not_run_a_task_twice(dataset, tmp_pa
     assert all((tmp_path / task.name / "log.txt").read_text() == "ran\n" for task in tasks)
 
 
-def test_progress_counts_up_to_all_tasks(dataset, tmp_path, watching):
+def test_progress_counts_up_to_all_tasks(data, tmp_path, watching):
     seen = []
-    tasks = [Note(dataset, n, seconds=0.4) for n in range(4)]
+    tasks = [Note(data, n, seconds=0.4) for n in range(4)]
     with watching(lambda _, step: seen.append((step.done, step.total))):
         run_tasks(tasks, tmp_path, Engine(jobs=2))
     assert seen[-1] == (4, 4)
@@ -177,14 +172,14 @@ def test_progress_counts_up_to_all_tasks(dataset, tmp_path, watching):
     assert len(seen) > 1
 
 
-def experiments(dataset, n=4):
-    _, config = resolve(dataset, hidden=32, epochs=3, calibration="none")
-    return [Experiment(dataset, "classnorm", "reference", config, seed) for seed in range(n)]
+def experiments(data, n=4):
+    _, config = resolve(data, hidden=32, epochs=3, calibration="none")
+    return [Experiment(data, "classnorm", "reference", config, seed) for seed in range(n)]
 
 
-def test_the_key_of_an_experiment_names_all_that_decides_its_result(dataset):
-    base = experiments(dataset, 1)[0]
-    other_data = synthetic(SyntheticConfig(classes=30, unseen=8, rows=900, features=32, attributes=20, seed=1))
+def test_the_key_of_an_experiment_names_all_that_decides_its_result(data):
+    base = experiments(data, 1)[0]
+    other_data = replace(data, features=data.features + 1)
     variants = [
         replace(base, seed=1),
         replace(base, config=base.config.replace(lr=1e-3)),
@@ -195,10 +190,10 @@ def test_the_key_of_an_experiment_names_all_that_decides_its_result(dataset):
     assert replace(base, recipe="another name").key == base.key
 
 
-def test_a_ray_cluster_that_is_not_there_is_a_clear_error(dataset, tmp_path):
+def test_a_ray_cluster_that_is_not_there_is_a_clear_error(data, tmp_path):
     pytest.importorskip("ray", reason="skipped: Ray is not installed")
     with pytest.raises(ConfigError, match=r"no Ray cluster at 127\.0\.0\.1:1"):
-        run_tasks([Note(dataset, 0)], tmp_path, Engine(backend="ray", address="127.0.0.1:1"))
+        run_tasks([Note(data, 0)], tmp_path, Engine(backend="ray", address="127.0.0.1:1"))
 
 
 @dataclass(frozen=True)
@@ -211,14 +206,14 @@ class Diverging(Note):
         raise DivergedError("training diverged: the loss is not finite")
 
 
-def test_a_task_that_diverged_is_not_tried_again_one_that_failed_otherwise_is(dataset, tmp_path):
-    tasks = [Diverging(dataset, 0), Note(dataset, 1, fail=True)]
+def test_a_task_that_diverged_is_not_tried_again_one_that_failed_otherwise_is(data, tmp_path):
+    tasks = [Diverging(data, 0), Note(data, 1, fail=True)]
     for _ in range(2):
         failed = run_tasks(tasks, tmp_path, Engine(jobs=1), repeat_diverged=False)
         assert [failed[task.name].diverged for task in tasks] == [True, False]
     assert (tmp_path / "task-0" / "tries.txt").read_text() == "tried\n"
     assert json.loads((tmp_path / "task-0" / ERROR).read_text())["kind"] == "DivergedError"
-    again = run_tasks([tasks[0], Note(dataset, 1)], tmp_path, Engine(jobs=1), repeat_diverged=False)
+    again = run_tasks([tasks[0], Note(data, 1)], tmp_path, Engine(jobs=1), repeat_diverged=False)
     assert again.keys() == {"task-0"}
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from classnorm.cli import main
@@ -78,15 +77,6 @@ def nodes() -> Iterator[Nodes]:
     yield running
     ray.shutdown()
     running.stop()
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """As the workers have: more threads may add in another order."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -107,15 +107,16 @@ def test_documents_that_are_not_features_are_refused(hostile, text):
     refused(hostile.post("/predict", content=text, headers={"content-type": "application/json"}))
 
 
-def bomb(width, height):
-    """A PNG of a few kilobytes that unfolds to width × height pixels."""
+def bomb(width, height, text=b""):
+    """A PNG of a few kilobytes that unfolds to width × height pixels, and a comment that unfolds to `text`."""
 
     def chunk(kind, data):
         return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
 
     head = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes([8, 0, 0, 0, 0])
+    comment = chunk(b"zTXt", b"Comment\0\0" + zlib.compress(text, 9)) if text else b""
     data = zlib.compress(bytes(min(height * (width + 1), 20_000_000)), 9)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + comment + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
 @pytest.mark.parametrize("size", [(1001, 1000), (30_000, 30_000), (2**31 - 1, 2**31 - 1)])
@@ -134,13 +135,7 @@ def test_elongated_pictures_are_not_made_square_in_memory(hostile, size):
 
 
 def test_text_in_a_picture_that_unfolds_is_refused(hostile):
-    def chunk(kind, data):
-        return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
-
-    head = (8).to_bytes(4, "big") * 2 + bytes([8, 0, 0, 0, 0])
-    text = chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(100_000_000), 9))
-    body = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + text + chunk(b"IDAT", zlib.compress(bytes(72)))
-    refused(hostile.post("/predict", files={"files": ("a.png", body + chunk(b"IEND", b""))}))
+    refused(hostile.post("/predict", files={"files": ("a.png", bomb(8, 8, text=bytes(100_000_000)))}))
 
 
 @pytest.mark.parametrize("kind", ["EPS", "PDF"])
