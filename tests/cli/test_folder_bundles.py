@@ -129,12 +129,12 @@ from classnorm.data import SyntheticConfig, load, synthesize
 from classnorm.data import row_store
 from classnorm.methods import FitContext, FitJob, resolve
 from classnorm.runs.experiment import score
-from classnorm.scoring import calibrated, fit_calibrated, scorer
+from classnorm.scoring import fit_calibrated, fitting, scorer
 from classnorm.training import stored_rows
 
 # Everything that is read at a time is small, so that growth with the rows would show.
 stored_rows._POOL_BYTES, row_store._SPAN_BYTES = 1 << 22, 1 << 20
-calibrated._MAX_LOGITS = 1 << 16
+fitting._MAX_LOGITS = 1 << 16
 construct = scorer.Scorer.__init__
 names = [p.name for p in inspect.signature(construct).parameters.values() if p.default is not p.empty]
 defaults = dict(zip(names, construct.__defaults__, strict=True)) | {"block_bytes": 1 << 22}
