@@ -7,6 +7,7 @@ import io
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from PIL import Image, ImageDraw
 
 from classnorm.cli import main
 from classnorm.data import SyntheticConfig, ZeroShotDataset, save_bundle, synthetic
+from classnorm.preparation import extraction
 
 
 @dataclass(frozen=True)
@@ -141,3 +143,31 @@ def train_on_shapes(classnorm, shapes, bag_of_words, monkeypatch, tmp_path):
         return tmp_path / "out" / "seed-0"
 
     return train
+
+
+@pytest.fixture
+def encoded(monkeypatch) -> list[int]:
+    """How many images each batch had that was encoded."""
+    counts: list[int] = []
+    encode = extraction._encode
+
+    def counting(encoder: Any, pictures: list[Any], device: Any) -> Any:
+        counts.append(len(pictures))
+        return encode(encoder, pictures, device)
+
+    monkeypatch.setattr(extraction, "_encode", counting)
+    return counts
+
+
+@pytest.fixture
+def refused(classnorm):
+    """Runs a command that must end with code 2 and one line, and returns that line."""
+
+    def run(*arguments) -> str:
+        outcome = classnorm(*arguments)
+        assert (outcome.code, outcome.out) == (2, "")
+        [line] = outcome.err.splitlines()
+        assert line.startswith("classnorm: error: ")
+        return line
+
+    return run
