@@ -1,7 +1,7 @@
 """JSON documents from disk. Their content is not trusted: size, depth, types and ranges are checked when they are read.
 
 The shape of a document is a type: a `TypedDict`, whose keys are needed unless they are `NotRequired` (others may be
-present), `list[...]`, `dict[str, ...]`, `Literal`, unions, `Any`, and `Annotated[int, Bounds(...)]`. Integers have 64
+present), `list[...]`, `dict[str, ...]`, `Literal`, unions, `Any`, and `Annotated[int, Within(...)]`. Integers have 64
 bits, floats are finite, and texts can be encoded.
 """
 
@@ -27,15 +27,15 @@ _SHOWN = 60  # characters of a wrong value in a message
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """Bounds of a number."""
+class Within:
+    """Within of a number."""
 
     low: float
     high: float = math.inf
 
 
-Count: TypeAlias = Annotated[int, Bounds(0)]
-Positive: TypeAlias = Annotated[int, Bounds(1)]
+Count: TypeAlias = Annotated[int, Within(0)]
+Positive: TypeAlias = Annotated[int, Within(1)]
 
 
 class _WrongShapeError(Exception):
@@ -185,7 +185,7 @@ def _check_leaf(value: Any, shape: Any, key: str) -> None:
         raise _WrongShapeError(f"{key.encode('ascii', 'replace').decode() or 'a key'} holds half a character")
 
 
-def _check_range(value: Any, allowed: Bounds, key: str) -> None:
+def _check_range(value: Any, allowed: Within, key: str) -> None:
     if not allowed.low <= value <= allowed.high:
         bounds = f"at least {allowed.low:g}" if allowed.high == math.inf else f"{allowed.low:g} to {allowed.high:g}"
         raise _wrong(key, value, bounds)

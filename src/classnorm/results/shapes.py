@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from classnorm.io.documents import Bounds, Count, Positive
+from classnorm.io.documents import Count, Positive, Within
 
-Percent = Annotated[float, Bounds(0, 100.01)] | None
+Percent = Annotated[float, Within(0, 100.01)] | None
 """Null if undefined: JSON has no NaN."""
-Seconds = Annotated[float, Bounds(0, 1e12)]
-Forgetting = Annotated[float, Bounds(-1.01, 1.01)] | None
-Coordinate = Annotated[float, Bounds(-1e15, 1e15)]
+Seconds = Annotated[float, Within(0, 1e12)]
+Forgetting = Annotated[float, Within(-1.01, 1.01)] | None
+Coordinate = Annotated[float, Within(-1e15, 1e15)]
 
 
 class Sizes(TypedDict):
@@ -142,7 +142,7 @@ class EpochRecord(TypedDict):
     loss: NotRequired[Coordinate]
 
 
-Side = Annotated[int, Bounds(1, 1 << 13)]
+Side = Annotated[int, Within(1, 1 << 13)]
 
 
 class Preprocessing(TypedDict):

@@ -15,7 +15,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from classnorm.errors import ModelError
-from classnorm.io.documents import Bounds, Positive, check_shape, read_json, read_regular
+from classnorm.io.documents import Positive, Within, check_shape, read_json, read_regular
 from classnorm.io.files import digest, replacing, write_json
 from classnorm.methods import METHODS, Method, MethodConfig, ZeroShotModel, method_named
 from classnorm.results.run_folder import ENCODER, encoder_file, model_files, read_encoder
@@ -42,7 +42,7 @@ class ModelDocument(TypedDict):
     feature_dim: Positive
     descriptor_dim: Positive
     calibration: CalibrationShape
-    temperature: Annotated[float, Bounds(1e-12)]
+    temperature: Annotated[float, Within(1e-12)]
     class_names: list[str]
     seen: list[bool]
     attribute_names: NotRequired[list[str]]
