@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
@@ -14,7 +15,8 @@ import numpy.typing as npt
 
 from classnorm.data import ZeroShotDataset
 from classnorm.data.validation import hold_out, hold_out_rows
-from classnorm.methods.method import VALIDATED, FitJob
+from classnorm.errors import ModelWarning
+from classnorm.methods.method import VALIDATED, FitJob, resolve
 from classnorm.metrics import (
     BestScores,
     Calibration,
@@ -34,7 +36,7 @@ from classnorm.results.numbers import json_numbers
 from classnorm.scoring.description_weight import choose_description_weight, measure_thresholds
 from classnorm.scoring.scorer import Scorer
 from classnorm.scoring.validation import Validation
-from classnorm.training import FitContext, History, Processes, SharedWork, TrainingConfig
+from classnorm.training import Device, FitContext, History, Processes, SharedWork, TrainingConfig, pick_device
 
 _SHARING = 3  # validation splits up to which work is shared; each doubles the results to keep
 _KINDS: tuple[Literal["scale", "bias"], ...] = ("scale", "bias")
@@ -63,6 +65,35 @@ class CalibratedFit:
     """Percent of (at most a thousand) training rows that the model gets right, with all classes competing."""
     notices: tuple[str, ...] = ()
     """Reasons not to rely on the model."""
+
+
+def fit(
+    dataset: ZeroShotDataset,
+    method: str = "classnorm",
+    recipe: str = "reference",
+    seed: int = 0,
+    device: Device = "auto",
+    **changes: Any,
+) -> Scorer:
+    """Train a method on a dataset and return its scorer, calibrated according to the recipe.
+
+    Warns (`ModelWarning`) if there are too few seen classes to calibrate, or if the model gets less than half of its
+    own training rows right.
+
+    Args:
+        changes: config fields that override the recipe, e.g. ``hidden=512``.
+
+    >>> from classnorm.data import synthetic, SyntheticConfig
+    >>> data = synthetic(SyntheticConfig(classes=10, unseen=3, rows=200, features=16))
+    >>> scorer = fit(data, hidden=32, epochs=2, calibration="none")
+    >>> scorer.scores(data.features[:5]).shape
+    (5, 10)
+    """
+    job = FitJob(dataset, *resolve(dataset, method, recipe, **changes), seed)
+    fitted = fit_calibrated(job, FitContext(pick_device(device)))
+    for text in fitted.notices:
+        warnings.warn(text, ModelWarning, stacklevel=2)
+    return fitted.scorer
 
 
 def fit_calibrated(job: FitJob, context: FitContext) -> CalibratedFit:
