@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from classnorm.errors import ConfigError
 from classnorm.nn import FeatureGeometry, FeatureMoments
-from classnorm.nn.geometry import signed_power
+from classnorm.nn.geometry import signed_power, with_hubness
 
 
 def rows(n=300, d=24, seed=0, signed=False):
@@ -192,3 +193,20 @@ def test_moments_of_parts_add_up_to_those_of_all_rows():
     torch.testing.assert_close(total.counts, whole.counts)
     torch.testing.assert_close(total.sums, whole.sums, rtol=1e-5, atol=1e-6)  # products are computed in float32
     torch.testing.assert_close(total.products, whole.products, rtol=1e-5, atol=1e-5)
+
+
+def test_a_class_close_to_many_others_is_held_back_by_its_mean_cosine_with_the_nearest():
+    generator = torch.Generator().manual_seed(0)
+    prototypes = torch.randn(6, 5, generator=generator)
+    means = F.normalize(torch.randn(40, 5, generator=generator), dim=1)
+    table = with_hubness(prototypes, means, hubness=0.3)
+    assert torch.equal(table[:, :-1], prototypes)
+    for prototype, penalty in zip(prototypes, table[:, -1], strict=True):
+        cosines = sorted((float(prototype @ mean / prototype.norm()) for mean in means), reverse=True)
+        assert -float(penalty) == pytest.approx(0.3 * sum(cosines[:3]) / 3, rel=1e-4)
+
+
+def test_with_fewer_seen_classes_than_neighbours_all_of_them_count():
+    means = F.normalize(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), dim=1)
+    table = with_hubness(torch.tensor([[3.0, 4.0]]), means, hubness=1.0)
+    assert table[0].tolist() == pytest.approx([3.0, 4.0, -0.7])

@@ -4,53 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax
 
 from classnorm import Scorer, fit
 from classnorm.data import load
 from classnorm.errors import ConfigError
-from classnorm.metrics.novelty import ScoredSplit
-from classnorm.metrics.probability import GroupQuantiles, PredictionSets, members
-
-
-def world(seed, classes=80, rows=40):
-    """Scores in which some classes are harder than others; half of the classes are seen."""
-    generator = np.random.default_rng(seed)
-    seen = np.arange(classes) < classes // 2
-    labels = np.repeat(np.arange(classes), rows)
-    skill = generator.normal(2.0, 0.7, classes) + 0.5 * seen
-    scores = generator.normal(size=(len(labels), classes))
-    scores[np.arange(len(labels)), labels] += skill[labels]
-    return ScoredSplit(scores, labels, seen)
-
-
-@pytest.mark.parametrize("coverage", [0.7, 0.9])
-def test_classes_that_validation_has_not_met_are_covered(coverage):
-    covered = []
-    for seed in range(12):
-        sets = PredictionSets.measure([world(3 * seed), world(3 * seed + 1)], temperature=1.0)
-        fresh = world(3 * seed + 2)
-        inside = members(fresh.scores, 1.0, sets.limits(fresh.seen, coverage))
-        right = inside[np.arange(len(inside)), fresh.labels]
-        covered.append([right[fresh.seen[fresh.labels] == side].mean() for side in (True, False)])
-    np.testing.assert_allclose(np.mean(covered, axis=0), coverage, atol=0.03)
-
-
-def test_a_set_holds_the_classes_within_the_limit_of_their_side_and_always_the_best():
-    sets = PredictionSets(GroupQuantiles(1000, (-9.0, 1.0)), GroupQuantiles(1000, (-9.0, 0.0)))
-    scores, seen = np.random.default_rng(3).normal(0, 2, (200, 6)), np.arange(6) < 3
-    inside = members(scores, temperature=2.0, limits=sets.limits(seen, 0.9))
-    level = 0.9 * 1001 / 1000
-    limits = np.where(seen, -9 + 10 * level, -9 + 9 * level)
-    for row, chosen in zip(scores, inside, strict=True):
-        nonconformity = -log_softmax(row / 2.0) - np.log(6)
-        assert set(np.flatnonzero(chosen)) == set(np.flatnonzero(nonconformity <= limits)) | {int(row.argmax())}
-
-
-def test_more_coverage_than_the_number_of_classes_can_vouch_for_takes_the_whole_side():
-    few = GroupQuantiles(9, (0.0, 1.0))
-    assert few.threshold(0.89) < 1.0
-    assert few.threshold(0.95) == float("inf")  # the next of ten classes may be the worst
 
 
 def test_the_sets_of_a_scorer_are_named_best_first_and_survive_saving(small_dataset, tmp_path):

@@ -4,83 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 from classnorm import Scorer, fit
 from classnorm.data import load
 from classnorm.errors import ConfigError, ModelError
-from classnorm.metrics import auroc, novelty_statistics, softmax
-from classnorm.metrics.novelty import ScoredSplit, choose_rejection
-
-CLASSES, SEEN = 30, np.arange(30) < 20
-
-
-def split_of(seed, rows=900):
-    """Scores in which the right class stands out, more so if it is seen."""
-    generator = np.random.default_rng(seed)
-    labels = generator.integers(0, CLASSES, rows)
-    scores = generator.normal(size=(rows, CLASSES))
-    scores[np.arange(rows), labels] += np.where(SEEN[labels], 6.0, 3.0)
-    return ScoredSplit(scores, labels, SEEN)
+from classnorm.metrics import auroc, softmax
 
 
 @pytest.fixture(scope="module")
 def scorer(small_dataset):
     return fit(small_dataset, method="kernel")
-
-
-def test_the_threshold_rejects_the_asked_share_of_fresh_known_rows():
-    rejection, _ = choose_rejection([split_of(0), split_of(1)], temperature=1.0)
-    fresh = split_of(2, rows=6000)
-    kept = np.arange(CLASSES) < 27  # some classes are not described
-    statistics = novelty_statistics(fresh.scores[:, kept], SEEN[kept])
-    novelty = rejection.two_sides.of(statistics)
-    known = kept[fresh.labels]
-    for share in (0.05, 0.2):
-        rejected = novelty > rejection.two_sides.threshold(share)
-        sides = [rejected[known & (SEEN[fresh.labels] == side)].mean() for side in (True, False)]
-        assert np.mean(sides) == pytest.approx(share, abs=0.03)
-    assert auroc(novelty[known], novelty[~known]) > 75
-
-
-def test_the_combination_is_the_logistic_regression_of_scikit_learn():
-    split = split_of(3)
-    rejection, record = choose_rejection([split], temperature=1.0)
-    assert max(record["two_sides"], key=lambda name: record["two_sides"][name]["auroc"]) == "combined"
-    rows, novel, weights = [], [], []
-    for group in np.array_split(np.random.default_rng(CLASSES).permutation(np.flatnonzero(~SEEN)), 3):
-        kept = ~np.isin(np.arange(CLASSES), group)
-        statistics = novelty_statistics(split.scores[:, kept], SEEN[kept])
-        rows.append(np.stack([statistics[name] for name in rejection.two_sides.weights], axis=1))
-        novel.append(~kept[split.labels])
-        of_side = np.where(novel[-1], 0, np.where(SEEN[split.labels], 1, 2))
-        weights.append(np.array([0.5, 0.25, 0.25])[of_side] / np.bincount(of_side)[of_side])
-    table, target, weight = (np.concatenate(parts) for parts in (rows, novel, weights))
-    spread = table.std(axis=0)
-    other = LogisticRegression(C=1.0, tol=1e-10, max_iter=5000).fit(table / spread, target, weight * len(table) / 3)
-    np.testing.assert_allclose(list(rejection.two_sides.weights.values()), other.coef_[0] / spread, rtol=1e-3)
-    assert rejection.two_sides.intercept == pytest.approx(other.intercept_[0], rel=1e-3)
-
-
-def test_scores_in_which_sides_mean_nothing_leave_the_choice_to_a_single_number():
-    generator = np.random.default_rng(5)
-    splits = []
-    for _ in range(2):
-        labels = generator.integers(0, CLASSES, 150)
-        scores = generator.normal(0, 0.1, size=(150, CLASSES))
-        scores[np.arange(150), labels] += 4.0  # known rows are certain, the others are not
-        splits.append(ScoredSplit(scores, labels, SEEN))
-    rejection, record = choose_rejection(splits, temperature=1.0)
-    assert record["two_sides"]["entropy"]["auroc"] == 100.0
-    assert list(rejection.two_sides.weights) == ["entropy"]
-
-
-def test_too_few_held_out_classes_leave_one_score_for_all():
-    seen = np.arange(CLASSES) < 28
-    split = split_of(4)
-    rejection, _ = choose_rejection([ScoredSplit(split.scores, split.labels, seen)], temperature=1.0)
-    assert rejection.two_sides is None
-    assert rejection.score(seen) is rejection.one_side
 
 
 def test_rows_of_undescribed_classes_are_more_novel(small_dataset, scorer):
