@@ -1,5 +1,6 @@
 """Plug-ins: what a file or a package may add, and how mistakes are reported."""
 
+import os
 import pickle
 import re
 import subprocess
@@ -136,3 +137,25 @@ def test_a_wrong_flag_of_a_packages_command_is_one_line_like_any_other(classnorm
     outcome = classnorm("greet", "--nmae", "okapi")
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err.count("\n") == 1 and "--nmae" in outcome.err
+
+
+def test_a_plug_in_whose_commands_do_not_load_leaves_the_own_ones_alone(tmp_path):
+    info = tmp_path / "broken-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[classnorm.commands]\nmine = no_such_module:COMMANDS\n", encoding="utf-8")
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    for arguments, message in (
+        (["data", "check", "glpyhs"], "glyphs"),
+        (["mine"], "plug-in no_such_module:COMMANDS cannot be loaded"),
+    ):
+        script = "import sys; from classnorm.cli import main; main(sys.argv[1:])"
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments],
+            env=os.environ | {"PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert message in done.stderr

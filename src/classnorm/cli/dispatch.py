@@ -156,7 +156,8 @@ def _dispatch(arguments: list[str]) -> None:
     if arguments[0] in ("-V", "--version"):
         print(f"classnorm {__version__}")
         return
-    known = _OWN if arguments[0] in _OWN else commands()
+    is_own = _OWN.keys() & {arguments[0], " ".join(arguments[:2])}  # then no plug-in has to load
+    known = _OWN if is_own else commands()
     family = {name: entry for name, entry in known.items() if name.startswith(f"{arguments[0]} ")}
     length = 2 if family else 1
     name, rest = " ".join(arguments[:length]), arguments[length:]
